@@ -12,7 +12,7 @@ from muster.actors.runtime import terminal
 from muster.gateway.capture.advertised import Address
 from muster.gateway.capture.proxy import CaptureProxy
 from muster.gateway.capture.recorder import SECRET_APIS, Limits, Recorder
-from muster.gateway.cli.coordinator import addresses
+from muster.gateway.cli.client.gateways import addresses
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Whole

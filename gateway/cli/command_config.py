@@ -46,18 +46,6 @@ class ClientTls:
             load_keys(context, self.keys)
         return context
 
-    def librdkafka(self) -> dict[str, str]:
-        """Return the properties for confluent-kafka."""
-        found = {_CHECKS: "https" if self.checks_host else "none"}
-        if self.authorities is not None:
-            found["ssl.ca.pem"] = self.authorities
-        if self.keys is not None:
-            found |= {
-                "ssl.certificate.pem": pem_of(self.keys.chain).decode(),
-                "ssl.key.pem": self.keys.key_pem().decode(),
-            }
-        return found
-
 
 @dataclass(frozen=True, slots=True)
 class Security:
@@ -66,14 +54,6 @@ class Security:
     protocol: str
     login: Login | None
     tls: ClientTls
-
-    def librdkafka(self) -> dict[str, str]:
-        """Return the properties for confluent-kafka."""
-        found = {"security.protocol": self.protocol}
-        if self.login is not None:
-            found["sasl.mechanism"] = self.login.mechanism
-            found |= {"sasl.username": self.login.user, "sasl.password": self.login.password}
-        return found | self.tls.librdkafka() if self.uses_tls else found
 
     @property
     def uses_tls(self) -> bool:

@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING
 
 import click
-from confluent_kafka import (
-    TIMESTAMP_NOT_AVAILABLE,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
 
 from muster.actors.runtime import terminal
+from muster.gateway.cli.client.cluster import EARLIEST, LATEST, admin, end_offsets, metadata, partitions_of
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.kafka import (
-    EARLIEST,
-    LATEST,
-    TIMEOUT_S,
-    admin,
-    client_of,
-    end_offsets,
-    metadata,
-    partitions_of,
-    refused,
-    text_of,
-)
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import bytes_as_json, counted, print_json
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 
-_POLL_S = 0.5
-_SEND_TIMEOUT_MS = 30_000
+if TYPE_CHECKING:
+    from muster.gateway.cli.client.producer import Message
+    from muster.gateway.cli.client.reader import Received
+
+_READ_BYTES = 1 << 16
 
 
 @click.command(epilog="Example: muster topics produce greetings <<< hello")
@@ -62,79 +46,54 @@ def produce(
 
     Keys choose partitions as in Kafka's own producer. The topic is created if auto.create.topics.enable is true.
     """
+    from muster.gateway.cli.client.producer import Producer  # it takes long
+
     if sys.stdin is None:
         raise CliError("stdin is closed; messages are its lines")
     separator = None if key_separator is None else key_separator.encode()
     if separator == b"":
         raise CliError("--key-separator is empty")
-    sent = _Sent(topic, -1 if partition is None else partition, [_header(text) for text in headers])
-    producer = client_of(
-        Producer,
-        bootstrap_servers(bootstrap_server, directory, address),
-        max_in_flight=1,  # keeps the order of lines, and needs no producer id, for which there may be no right
-        partitioner="murmur2_random",
-        delivery_timeout_ms=_SEND_TIMEOUT_MS,
-    )
+    given = tuple(map(_header, headers))
+    client = admin(bootstrap_servers(bootstrap_server, directory, address))
+    producer = Producer(client, topic, partition, given)
     if sys.stdin.isatty():
         terminal.line("each line is a message; Ctrl-D ends", err=True)
     try:
-        for number, line in enumerate(sys.stdin.buffer, 1):
-            key, value = _split(line.removesuffix(b"\n"), separator, number)
-            sent.send(producer, key, value)
-            if sent.error is not None:
+        for batch in _batches(sys.stdin.buffer, separator):
+            producer.send(batch)
+            if producer.error is not None:
                 break
     finally:
-        while producer.flush(_POLL_S):
-            pass
-        terminal.line(f"{counted(sent.acknowledged, 'message')} acknowledged", err=True)
-    if sent.error is not None:
-        failed = counted(sent.failed, "message")
-        raise CliError(f"{failed} not acknowledged by {topic}: {sent.reason(producer)}")
+        terminal.line(f"{counted(producer.acknowledged, 'message')} acknowledged", err=True)
+    if producer.error is not None:
+        raise CliError(f"{counted(producer.failed, 'message')} not acknowledged by {topic}: {producer.error}")
 
 
-class _Sent:
-    """Messages of one command, and their fate."""
-
-    def __init__(self, topic: str, partition: int, headers: list[tuple[str, bytes]]) -> None:
-        self.topic, self.partition, self.headers = topic, partition, headers
-        self.acknowledged = self.failed = 0
-        self.error: KafkaError | None = None
-        """The first one."""
-
-    def send(self, producer: Producer, key: bytes | None, value: bytes) -> None:
-        """Return once librdkafka has the message. Raises CliError."""
-        while True:
+def _batches(stdin: IO[bytes], separator: bytes | None) -> Iterator[list[Message]]:
+    """Yield the messages that can be read without waiting for more, again and again. Raises CliError."""
+    numbers = itertools.count(1)
+    for lines in _lines(stdin):
+        batch: list[Message] = []
+        for line in lines:
             try:
-                producer.produce(
-                    self.topic,
-                    value,
-                    key,
-                    self.partition,
-                    headers=list(self.headers),
-                    on_delivery=self._delivered,
-                )
-                producer.poll(0)
-                return
-            except BufferError:
-                producer.poll(_POLL_S)
-            except KafkaException as error:
-                self._delivered(error.args[0], None)
-                return
+                batch.append(_split(line, separator, next(numbers)))
+            except CliError:
+                yield batch
+                raise
+        yield batch
 
-    def reason(self, producer: Producer) -> str:
-        """Return the text of the first error; the broker's, where librdkafka knew before that the topic has one."""
-        error = self.error
-        if error is not None and error.code() == KafkaError._UNKNOWN_TOPIC:
-            with refused(f"{self.topic} cannot be looked up"):
-                error = producer.list_topics(self.topic, TIMEOUT_S).topics[self.topic].error or error
-        return text_of(KafkaException(error))
 
-    def _delivered(self, error: KafkaError | None, _: Message | None) -> None:
-        if error is None:
-            self.acknowledged += 1
-        else:
-            self.failed += 1
-            self.error = self.error or error
+def _lines(stdin: IO[bytes]) -> Iterator[list[bytes]]:
+    """Yield the whole lines of each read, without their ends; at last what has none."""
+    begun: list[bytes] = []
+    while data := stdin.read1(_READ_BYTES):  # type: ignore[attr-defined]
+        whole, newline, rest = data.rpartition(b"\n")
+        if newline:
+            yield b"".join((*begun, whole)).split(b"\n")
+            begun = []
+        begun.append(rest)
+    if last := b"".join(begun):
+        yield [last]
 
 
 def _split(line: bytes, separator: bytes | None, number: int) -> tuple[bytes | None, bytes]:
@@ -146,11 +105,11 @@ def _split(line: bytes, separator: bytes | None, number: int) -> tuple[bytes | N
     return key, value
 
 
-def _header(text: str) -> tuple[str, bytes]:
+def _header(text: str) -> tuple[bytes, bytes]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise CliError(f"--header {text} is not NAME=VALUE")
-    return name, value.encode()
+    return name.encode(), value.encode()
 
 
 @click.command(epilog="Example: muster topics tail greetings --from-beginning --count 10")
@@ -175,62 +134,34 @@ def tail(
     Each value is one line. With --json, bytes that are not UTF-8 are {"base64": ...}, and timestamps are in ms since
     the epoch.
     """
-    bootstrap = bootstrap_servers(bootstrap_server, directory, address)
-    client = admin(bootstrap)
+    from muster.gateway.cli.client.reader import messages  # it takes long
+
+    client = admin(bootstrap_servers(bootstrap_server, directory, address))
     partitions = sorted(partitions_of(metadata(client), topic))
     if partition is not None and partition not in partitions:
         raise CliError(f"topic {topic} has {counted(len(partitions), 'partition')}, from 0; there is no {partition}")
     read = partitions if partition is None else [partition]
     start = end_offsets(client, topic, read, EARLIEST if from_beginning else LATEST)
-    # librdkafka has no consumer without a group id, and looks for the group's coordinator without joining. By default
-    # it would skip to the end of the log if the next message has been deleted.
-    consumer = client_of(
-        Consumer, bootstrap, group_id="muster-cli", enable_auto_commit=False, auto_offset_reset="error"
-    )
-    try:
-        consumer.assign([TopicPartition(topic, index, offset) for index, offset in start.items()])
-        terminal.line(f"waiting for messages of {topic}; Ctrl-C ends", err=True)
-        with suppress(KeyboardInterrupt) if count is None else nullcontext():
-            for message in islice(_messages(consumer, topic), count):
-                _show(message, as_json=as_json)
-    finally:
-        consumer.close()
+    terminal.line(f"waiting for messages of {topic}; Ctrl-C ends", err=True)
+    with suppress(KeyboardInterrupt) if count is None else nullcontext():
+        for message in islice(messages(client, topic, start), count):
+            _show(topic, message, as_json=as_json)
 
 
-def _messages(consumer: Consumer, topic: str) -> Iterator[Message]:
-    """Yield messages without end. Raises CliError if the topic cannot be read any longer."""
-    while True:
-        message = consumer.poll(_POLL_S)
-        if message is None:
-            continue
-        error = message.error()
-        if error is None:
-            yield message
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise CliError(
-                f"{topic}-{message.partition()} no longer has the next message: deleted before it could be shown; "
-                "--from-beginning shows those that are left"
-            )
-        elif message.topic() is not None:  # the others are about the group, of which nothing is needed
-            raise CliError(f"topic {topic} cannot be read: {text_of(KafkaException(error))}")
-
-
-def _show(message: Message, *, as_json: bool) -> None:
-    value = message.value()
+def _show(topic: str, message: Received, *, as_json: bool) -> None:
+    record = message.record
     if not as_json:
-        terminal.line("null" if value is None else value.decode(errors="backslashreplace"))
+        terminal.line("null" if record.value is None else record.value.decode(errors="backslashreplace"))
         return
-    kind, timestamp_ms = message.timestamp()
-    headers: Any = message.headers() or []
     print_json(
         {
-            "topic": message.topic(),
-            "partition": message.partition(),
-            "offset": message.offset(),
-            "timestamp": None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
-            "key": bytes_as_json(message.key()),
-            "headers": [[name, bytes_as_json(content)] for name, content in headers],
-            "value": bytes_as_json(value),
+            "topic": topic,
+            "partition": message.partition,
+            "offset": record.offset,
+            "timestamp": message.timestamp_ms,
+            "key": bytes_as_json(record.key),
+            "headers": [[name.decode(errors="replace"), bytes_as_json(content)] for name, content in record.headers],
+            "value": bytes_as_json(record.value),
         },
         indent=None,
     )

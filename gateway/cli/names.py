@@ -19,7 +19,7 @@ class _Name(_TextType):
         text = str(value)
         try:
             text.encode()
-        except UnicodeEncodeError:  # librdkafka crashes on the surrogates for such bytes
+        except UnicodeEncodeError:
             self.fail(f"{text.encode(errors='surrogateescape')!r} is not UTF-8, as all names in Kafka are", param, ctx)
         return text
 

@@ -6,29 +6,24 @@ from pathlib import Path
 from typing import Any
 
 import click
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSource,
-    NewTopic,
-    ResourceType,
-)
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
+from muster.gateway.cli.client.cluster import EARLIEST, LATEST, admin, check, end_offsets, metadata, partitions_of
+from muster.gateway.cli.client.gateways import Gateways
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.kafka import EARLIEST, LATEST, TIMEOUT_S, admin, end_offsets, metadata, partitions_of, result
 from muster.gateway.cli.messages import produce, tail
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import Commands
-from muster.placement.host_port import host_port
 
-_DEFAULT = ConfigSource.DEFAULT_CONFIG.name
+_CREATE, _DELETE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = (19, 7), (20, 6), (32, 4), (44, 1)
+_TIMEOUT_MS = 15_000
+_TOPIC, _SET, _RESET = 2, 0, 1
+"""The type of a resource, and what IncrementalAlterConfigs does with a config."""
+_DEFAULT = "DEFAULT_CONFIG"
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
@@ -50,17 +45,17 @@ def list_(bootstrap_server: str | None, directory: Path, address: str | None, as
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
     found = metadata(client).topics
     rows = [
-        {"name": name, "partitions": len(topic.partitions), "internal": name in _INTERNAL}
-        for name, topic in sorted(found.items())
+        {"name": name, "partitions": len(partitions), "internal": name in _INTERNAL}
+        for name, partitions in sorted(found.items())
     ]
     if as_json:
         print_json(rows)
     else:
-        partitions = counted(sum(len(topic.partitions) for topic in found.values()), "partition")
+        count = counted(sum(map(len, found.values())), "partition")
         print_table(
             (Column("TOPIC", Kind.NAME), "PARTITIONS"),
             [(row["name"], row["partitions"]) for row in rows],
-            f"{counted(len(rows), 'topic')}, {partitions}",
+            f"{counted(len(rows), 'topic')}, {count}",
         )
 
 
@@ -79,8 +74,16 @@ def create(
 ) -> None:
     """Create the topic NAME."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
-    new = NewTopic(name, num_partitions=partitions or -1, config=dict(_split(text) for text in configs))
-    result(client.create_topics([new], request_timeout=TIMEOUT_S)[name], f"topic {name} cannot be created")
+    new = {
+        "name": name,
+        "num_partitions": partitions or -1,
+        "replication_factor": -1,
+        "assignments": [],
+        "configs": [{"name": config, "value": value} for config, value in dict(map(_split, configs)).items()],
+    }
+    body = {"topics": [new], "timeout": _TIMEOUT_MS, "validate_only": False}
+    (created,) = client.request(*_CREATE, body, retriable=(), is_repeatable=False).topics
+    check(created, f"topic {name} cannot be created")
     terminal.line(f"created {name}", err=True)
 
 
@@ -104,16 +107,16 @@ def alter(
         raise CliError("nothing to alter: give --config NAME=VALUE or --delete-config NAME")
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
     partitions_of(metadata(client), name)
-    entries = [_entry(*_split(text), AlterConfigOpType.SET) for text in configs]
-    entries += [_entry(config, None, AlterConfigOpType.DELETE) for config in deleted]
-    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-    futures = client.incremental_alter_configs([resource], request_timeout=TIMEOUT_S)
-    result(futures[resource], f"topic {name} cannot be altered")
+    entries = [_entry(*_split(text), _SET) for text in configs]
+    entries += [_entry(config, None, _RESET) for config in deleted]
+    resource = {"resource_type": _TOPIC, "resource_name": name, "configs": entries}
+    (altered,) = client.request(*_ALTER_CONFIGS, {"resources": [resource], "validate_only": False}).responses
+    check(altered, f"topic {name} cannot be altered")
     terminal.line(f"altered {name}", err=True)
 
 
-def _entry(name: str, value: str | None, operation: AlterConfigOpType) -> ConfigEntry:
-    return ConfigEntry(name, value, incremental_operation=operation)
+def _entry(name: str, value: str | None, operation: int) -> dict[str, Any]:
+    return {"name": name, "config_operation": operation, "value": value}
 
 
 @topics.command(epilog="Example: muster topics delete flights")
@@ -123,7 +126,9 @@ def delete(name: str, bootstrap_server: str | None, directory: Path, address: st
     """Delete the topic NAME and all its data."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
     partitions_of(metadata(client), name)
-    result(client.delete_topics([name], request_timeout=TIMEOUT_S)[name], f"topic {name} cannot be deleted")
+    body = {"topics": [{"name": name, "topic_id": None}], "timeout": _TIMEOUT_MS}
+    (deleted,) = client.request(*_DELETE, body, retriable=(), is_repeatable=False).responses
+    check(deleted, f"topic {name} cannot be deleted")
     terminal.line(f"deleted {name}", err=True)
 
 
@@ -161,15 +166,14 @@ def describe(
     print_text(f"{counted(len(shown), 'config')}{'' if is_all else ' set'}{has_default}", err=True)
 
 
-def _partitions(client: AdminClient, name: str) -> list[dict[str, Any]]:
+def _partitions(client: Gateways, name: str) -> list[dict[str, Any]]:
     cluster = metadata(client)
     found = partitions_of(cluster, name)
-    hosts = {broker.id: host_port(str(broker.host), broker.port) for broker in cluster.brokers.values()}
-    earliest, latest = (end_offsets(client, name, sorted(found), spec) for spec in (EARLIEST, LATEST))
+    earliest, latest = (end_offsets(client, name, sorted(found), at) for at in (EARLIEST, LATEST))
     return [
         {
             "partition": index,
-            "leader": hosts.get(found[index].leader),
+            "leader": cluster.gateways.get(found[index]),
             "earliest": earliest[index],
             "latest": latest[index],
         }
@@ -177,13 +181,16 @@ def _partitions(client: AdminClient, name: str) -> list[dict[str, Any]]:
     ]
 
 
-def _configs(client: AdminClient, name: str) -> list[dict[str, Any]]:
-    resource = ConfigResource(ResourceType.TOPIC, name)
-    futures = client.describe_configs([resource], request_timeout=TIMEOUT_S)
-    entries = result(futures[resource], f"configs of topic {name} cannot be read")
+def _configs(client: Gateways, name: str) -> list[dict[str, Any]]:
+    from muster.actors.config.rows import ConfigSource  # it takes long
+
+    resource = {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": None}
+    body = {"resources": [resource], "include_synonyms": False, "include_documentation": False}
+    (found,) = client.request(*_DESCRIBE_CONFIGS, body).results
+    check(found, f"configs of topic {name} cannot be read")
     return [
-        {"name": entry.name, "value": entry.value, "source": ConfigSource(entry.source).name}
-        for _, entry in sorted(entries.items())
+        {"name": entry.name, "value": entry.value, "source": ConfigSource(entry.config_source).name}
+        for entry in sorted(found.configs, key=lambda entry: str(entry.name))
     ]
 
 

@@ -1,8 +1,9 @@
-"""A coordinator that moves, hangs up or speaks another protocol, as seen by the command line's own socket."""
+"""Gateways and coordinators that move, hang up or speak another protocol, as seen by the client of the commands."""
 
 from __future__ import annotations
 
 import http.server
+import os
 import re
 import socket
 import threading
@@ -13,20 +14,24 @@ from typing import Any
 
 import pytest
 
+from muster.actors.log.format.batch import read_header
 from muster.actors.runtime.settings import CLUSTER_ID_HEADER
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.cli import coordinator
 from muster.gateway.cli import http as cli_http
+from muster.gateway.cli import messages
+from muster.gateway.cli.client import connection as client_connection
+from muster.gateway.cli.client import gateways as client_gateways
+from muster.gateway.cli.client.gateways import Coordinator, Gateways
+from muster.gateway.cli.client.producer import Producer, partition_of
 from muster.gateway.cli.command_config import ClientTls, Login, Security
-from muster.gateway.cli.coordinator import Coordinator
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import offsets
 from muster.gateway.cli.groups.commands import groups
 from muster.gateway.cli.storage import directory as storage
 from tests.cli.runner import runner
 
-FIND, DELETE = 10, 42
+FIND, DELETE, METADATA = 10, 42, 3
 NO_RAY = "127.0.0.1:1"
 OTHER = (200, b'{"cluster_id": "other"}')
 """The response of a server that does not say that it is of the same cluster."""
@@ -103,6 +108,62 @@ def test_a_request_is_repeated_until_the_coordinator_is_available() -> None:
     assert broker.script == []
 
 
+def test_only_what_was_not_written_is_sent_again() -> None:
+    """Each partition has a batch in the request, and the leader of one of them moves."""
+    requests: list[dict[int, int]] = []
+    not_leader = ErrorCode.not_leader_or_follower
+
+    def respond(_: int, frame: bytes) -> bytes:
+        header = codec.decode_header(frame)
+        if header.api_key == METADATA:
+            leader = {"leader_id": 1, "leader_epoch": 0, "replica_nodes": [1], "isr_nodes": [1]}
+            partitions = [
+                {"error_code": 0, "partition_index": each, **leader, "offline_replicas": []} for each in range(2)
+            ]
+            topic = {"error_code": 0, "name": "t", "topic_id": None, "is_internal": False, "partitions": partitions}
+            topics = [{**topic, "topic_authorized_operations": 0}]
+            body: dict[str, Any] = {"brokers": [], "cluster_id": None, "controller_id": 1, "topics": topics}
+        else:
+            data = codec.decode_request(header, frame).topic_data[0].partition_data
+            requests.append({each.index: read_header(each.records).record_count for each in data})
+            nothing: dict[str, Any] = {
+                "base_offset": 0,
+                "log_append_time": None,
+                "log_start_offset": 0,
+                "record_errors": [],
+            }
+            results = [
+                {"index": each.index, "error_code": not_leader if len(requests) < 3 and each.index else 0, **nothing}
+                for each in data
+            ]
+            responses = [{"name": "t", "partition_responses": [{**each, "error_message": None} for each in results]}]
+            body = {"responses": responses}
+        reply = codec.encode_response(
+            header.api_key, header.api_version, header.correlation_id, {"throttle_time": 0, **body}
+        )
+        return len(reply).to_bytes(4, "big") + reply
+
+    keys = {partition_of(bytes([number]), 2): bytes([number]) for number in range(9)}
+    with listening(respond) as address, Gateways(address) as client:
+        producer = Producer(client, "t", None, ())
+        producer.send([(keys[0], b"1"), (keys[1], b"2"), (keys[1], b"3")])
+    assert requests == [{0: 1, 1: 2}, {1: 2}, {1: 2}]
+    assert (producer.acknowledged, producer.failed, producer.error) == (3, 0, None)
+
+
+def test_lines_are_messages_as_soon_as_they_are_whole() -> None:
+    reading, writing = os.pipe()
+    with open(reading, "rb") as stdin, open(writing, "wb", buffering=0) as shell:  # noqa: PTH123 - descriptors
+        batches = messages._batches(stdin, None)
+        shell.write(b"one\ntwo\nth")
+        assert next(batches) == [(None, b"one"), (None, b"two")]
+        shell.write(b"ree\n\n")
+        assert next(batches) == [(None, b"three"), (None, b"")]
+        shell.write(b"last")
+        shell.close()
+        assert list(batches) == [[(None, b"last")]]
+
+
 @pytest.mark.parametrize(
     ("response", "why"),
     [
@@ -114,7 +175,7 @@ def test_a_request_is_repeated_until_the_coordinator_is_available() -> None:
     ],
 )
 def test_who_is_no_coordinator(response: Responder, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "TIMEOUT_S", 2.0)  # even a busy machine responds once within it
+    monkeypatch.setattr(client_gateways, "TIMEOUT_S", 2.0)  # even a busy machine responds once within it
     with (
         listening(response) as address,
         Coordinator(address, "g") as found,
@@ -127,7 +188,7 @@ def test_who_is_no_coordinator(response: Responder, why: str, monkeypatch: pytes
 def test_a_server_that_would_have_a_password_hashed_its_way(iterations: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, to guess it, or for an hour: no proof is sent. The limits are those of scramp 1.4.10."""
     security = Security("SASL_PLAINTEXT", Login("SCRAM-SHA-256", "ann", "secret"), ClientTls(None))
-    monkeypatch.setattr(coordinator, "current_security", lambda: security)
+    monkeypatch.setattr(client_connection, "current_security", lambda: security)
     proofs = []
 
     def demand(port: int, frame: bytes) -> bytes:

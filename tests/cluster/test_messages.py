@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from muster.gateway.cli import messages
-from muster.gateway.cli.kafka import end_offsets
+from muster.gateway.cli.client.cluster import end_offsets
 from muster.gateway.cli.main import cli
 from tests.cluster.test_odd_names import ODD, SHOWN
 from tests.muster_process import Muster
@@ -98,7 +98,7 @@ def test_tail_skips_no_message_silently(muster: Muster, monkeypatch: pytest.Monk
         (["tail", "refused", "--partition", "1"], b"", "topic refused has 1 partition, from 0; there is no 1"),
         (["produce", "refused", "--key-separator", ":"], b"a:1\nb:2\nc\n", "line 3 has no key separator :"),
         (["produce", "refused", "--header", "a"], b"1\n", "--header a is not NAME=VALUE"),
-        (["produce", "bad topic"], b"1\n", "1 message not acknowledged by bad topic: TOPIC_EXCEPTION"),
+        (["produce", "bad topic"], b"1\n", "1 message not acknowledged by bad topic: INVALID_TOPIC_EXCEPTION"),
     ],
 )
 def test_refusals_are_one_sentence(muster: Muster, arguments: list[str], stdin: bytes, said: str) -> None:
@@ -107,16 +107,3 @@ def test_refusals_are_one_sentence(muster: Muster, arguments: list[str], stdin: 
     assert done.exit_code == 1
     assert said in done.stderr
     assert ("2 messages acknowledged" in done.stderr) is ("line 3" in said)
-
-
-def test_a_topic_with_an_error_is_refused_with_the_same_words_later(
-    muster: Muster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """librdkafka then refuses a message at once, as of an unknown topic."""
-    producer = Producer({"bootstrap.servers": muster.bootstrap})
-    producer.produce("bad topic", b"0")
-    assert producer.flush(WAIT_S) == 0
-    monkeypatch.setattr(messages, "client_of", lambda *_, **__: producer)
-    sent = run(muster, "produce", "bad topic", stdin=b"1\n2\n")
-    assert sent.exit_code == 1
-    assert "1 message not acknowledged by bad topic: TOPIC_EXCEPTION" in sent.stderr

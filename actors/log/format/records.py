@@ -177,9 +177,12 @@ def build_batch(
     leader_epoch: int,
     codec: int = NO_COMPRESSION,
     producer: BatchProducer = NOT_A_PRODUCER,
+    headers: Headers = _NO_HEADERS,
 ) -> bytearray:
-    """One batch with create time. ``records``, at least one, are pairs of key and value."""
-    batch = bytearray(HEADER_BYTES) + compress(codec, b"".join(_parts(records)))
+    """One batch with create time. ``records``, at least one, are pairs of key and value; all have the ``headers``."""
+    batch = bytearray(HEADER_BYTES) + compress(
+        codec, b"".join(_parts(records, _headers(headers) if headers else b"\0"))
+    )
     last = len(records) - 1
     length = len(batch) - LENGTH_OVERHEAD
     HEADER.pack_into(
@@ -192,7 +195,14 @@ def build_batch(
     return batch
 
 
-def _parts(records: Sequence[tuple[bytes | None, bytes | None]]) -> list[bytes]:
+def _headers(headers: Headers) -> bytes:
+    parts = [_long_varint(len(headers))]
+    for field in (each for header in headers for each in header):
+        parts += (_NULL,) if field is None else (_long_varint(len(field)), field)
+    return b"".join(parts)
+
+
+def _parts(records: Sequence[tuple[bytes | None, bytes | None]], headers: bytes) -> list[bytes]:
     """Return the records in pieces: it calls nothing for a record of usual size, of which a batch may have hundreds."""
     parts: list[bytes] = []
     short, end = _SHORT_VARINTS, len(_SHORT_VARINTS)
@@ -208,9 +218,9 @@ def _parts(records: Sequence[tuple[bytes | None, bytes | None]]) -> list[bytes]:
         else:
             size = len(value)
             value_field = (short[size] if size < end else _long_varint(size)) + value
-        # Attributes, timestamp (the batch's), offset, key, value, headers (none).
-        size = 2 + len(offset) + len(key_field) + len(value_field) + 1
-        parts += ((short[size] if size < end else _long_varint(size)), b"\0\0", offset, key_field, value_field, b"\0")
+        # Attributes, timestamp (the batch's), offset, key, value, headers.
+        size = 2 + len(offset) + len(key_field) + len(value_field) + len(headers)
+        parts += ((short[size] if size < end else _long_varint(size)), b"\0\0", offset, key_field, value_field, headers)
     return parts
 
 

@@ -11,11 +11,11 @@ import click
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import is_abbreviation
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.cli.coordinator import Coordinator
+from muster.gateway.cli.client.cluster import admin, group_names
+from muster.gateway.cli.client.gateways import Coordinator
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import offsets, reset_undo
 from muster.gateway.cli.groups.members import Member, described, in_words, require
-from muster.gateway.cli.kafka import admin, group_names
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_json
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap

@@ -6,28 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import click
-from confluent_kafka.admin import AdminClient
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
-from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli import http
-from muster.gateway.cli.coordinator import Gateway
-from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.client.cluster import admin, list_groups
 from muster.gateway.cli.groups.admin import delete, evict
 from muster.gateway.cli.groups.describe import describe
 from muster.gateway.cli.groups.history import history
 from muster.gateway.cli.groups.lag import lag, lag_cells, of_all_groups, of_groups
 from muster.gateway.cli.groups.reset import reset_offsets
 from muster.gateway.cli.groups.waiting import waiting
-from muster.gateway.cli.kafka import TIMEOUT_S, admin, refused
 from muster.gateway.cli.output import print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import Commands
 from muster.placement.view import UNDO_PREFIX
 
-LIST_GROUPS = 16
-_LIST_GROUPS_VERSION = 5
 _STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead")
 _TYPES = ("classic", "consumer")
 _COLUMNS = (
@@ -127,24 +121,9 @@ def _rows_over_kafka(bootstrap: str, states: tuple[str, ...], types: tuple[str, 
             **dict.fromkeys(_ONLY_OVER_HTTP),
             "simple": not group.protocol_type,
         }
-        for group in _listed(admin(bootstrap), states, types)
+        for group in list_groups(admin(bootstrap), states, types)
         if not group.group_id.startswith(UNDO_PREFIX)
     ]
-
-
-def _listed(client: AdminClient, states: tuple[str, ...], types: tuple[str, ...]) -> list[Any]:
-    """Return the groups of all gateways, each of which lists its own, by name."""
-    with refused("groups cannot be listed"):
-        gateways = client.list_topics(timeout=TIMEOUT_S).brokers.values()
-    found: dict[str, Any] = {}
-    for each in gateways:
-        with Gateway(str(each.host), each.port) as gateway:
-            body = {"states_filter": states, "types_filter": types}
-            response = gateway.request(LIST_GROUPS, _LIST_GROUPS_VERSION, body)
-        if response.error_code is not ErrorCode.none:
-            raise CliError(f"not every group can be listed: {response.error_code.name.upper()}; try again")
-        found |= {group.group_id: group for group in response.groups}
-    return [group for _, group in sorted(found.items())]
 
 
 for _command in (describe, lag, history, waiting, reset_offsets, delete, evict):

@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import click
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import http
-from muster.gateway.cli.coordinator import Coordinator
+from muster.gateway.cli.client.cluster import Refused, admin, end_offsets
+from muster.gateway.cli.client.gateways import Coordinator, Gateways
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import assignments, offsets
 from muster.gateway.cli.groups.assignments import CONSUMER
 from muster.gateway.cli.groups.lag import seconds
 from muster.gateway.cli.groups.members import Group, described, unknown
-from muster.gateway.cli.kafka import admin, end_offsets
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_fields, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
@@ -77,7 +75,7 @@ def describe(group: str, bootstrap_server: str | None, directory: Path, address:
 
 
 def _rows_over_http(
-    directory: Path, address: str | None, client: AdminClient, bootstrap: str, group: Group
+    directory: Path, address: str | None, client: Gateways, bootstrap: str, group: Group
 ) -> tuple[list[dict[str, Any]], str | None]:
     """Return the gateway's rows, all of one moment; without seconds if no gateway responds over HTTP."""
     try:
@@ -92,7 +90,7 @@ def _rows_over_http(
         raise CliError(f"the lag of group {group.name} cannot be read: {error.message}") from error
 
 
-def _rows_over_kafka(client: AdminClient, bootstrap: str, group: Group) -> list[dict[str, Any]]:
+def _rows_over_kafka(client: Gateways, bootstrap: str, group: Group) -> list[dict[str, Any]]:
     with Coordinator(bootstrap, group.name) as coordinator:
         committed = {key: found.offset for key, found in offsets.fetch(coordinator).items()}
     owners = {
@@ -111,14 +109,12 @@ def _rows_over_kafka(client: AdminClient, bootstrap: str, group: Group) -> list[
     return rows(committed, ends, owners, {})
 
 
-def _ends(client: AdminClient, topic: str, partitions: list[int]) -> dict[int, int]:
+def _ends(client: Gateways, topic: str, partitions: list[int]) -> dict[int, int]:
     """Return log ends; empty if the topic is deleted but its offsets are still kept."""
     try:
         return end_offsets(client, topic, partitions)
-    except CliError as error:
-        if isinstance(error.__cause__, KafkaException):
-            return {}
-        raise
+    except Refused:
+        return {}
 
 
 def _as_json(group: Group) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""A group of any protocol, from DescribeGroups or ConsumerGroupDescribe, and its members in words.
-
-confluent-kafka describes and lists consumer groups only.
-"""
+"""A group of any protocol, from DescribeGroups or ConsumerGroupDescribe, and its members in words."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ from dataclasses import dataclass
 
 from muster.actors.group.codec import consumer_protocol
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.cli.coordinator import Coordinator
+from muster.gateway.cli.client.cluster import group_names
+from muster.gateway.cli.client.gateways import Coordinator
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.kafka import group_names
 from muster.gateway.cli.output import counted
 from muster.gateway.cli.suggestions import not_found
 from muster.placement.mapping.nodes import host_text

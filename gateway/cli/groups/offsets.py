@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.cli.coordinator import Coordinator
+from muster.gateway.cli.client.gateways import Coordinator
 from muster.gateway.cli.errors import CliError
 
 OFFSET_COMMIT, OFFSET_FETCH, DELETE_GROUPS, OFFSET_DELETE = 8, 9, 42, 47

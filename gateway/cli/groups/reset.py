@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
-from muster.gateway.cli.coordinator import Coordinator
+from muster.gateway.cli.client.cluster import EARLIEST, LATEST, admin, group_names, list_offsets, metadata
+from muster.gateway.cli.client.gateways import Coordinator, Gateways
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import offsets, reset_options, reset_plan, reset_undo
 from muster.gateway.cli.groups.assignments import CONSUMER
 from muster.gateway.cli.groups.members import Group, check_empty, described
 from muster.gateway.cli.groups.offsets import Committed, Partition, name_of
 from muster.gateway.cli.groups.reset_plan import Bounds, Change, Choice
-from muster.gateway.cli.kafka import EARLIEST, LATEST, admin, group_names, list_offsets, metadata
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
@@ -61,7 +60,7 @@ class _Target:
     """Target in words, and its offset in a partition once its log can be queried."""
 
     words: str
-    choice: Callable[[AdminClient, Collection[Partition]], Choice]
+    choice: Callable[[Gateways, Collection[Partition]], Choice]
     listed: Mapping[Partition, int] | None = None
     """Partitions and offsets of --from-file."""
 
@@ -217,15 +216,15 @@ def _target(group: str, scenarios: dict[str, Any]) -> _Target | None:
 
 
 def _to_time(moment_ms: int, remark: str) -> _Target:
-    def choice(client: AdminClient, partitions: Collection[Partition]) -> Choice:
-        found = list_offsets(client, partitions, OffsetSpec.for_timestamp(moment_ms))
+    def choice(client: Gateways, partitions: Collection[Partition]) -> Choice:
+        found = list_offsets(client, partitions, max(moment_ms, 0))
         return reset_plan.to_time({key: offset if offset >= 0 else None for key, offset in found.items()})
 
     return _Target(f"to the first message of {_iso(moment_ms)} or later{remark}", choice)
 
 
 def _plan(
-    client: AdminClient,
+    client: Gateways,
     group: str,
     state: str,
     target: _Target,
@@ -259,9 +258,7 @@ def _plan(
     return _Plan(group, state, target.words, changes, notes)
 
 
-def _undo(
-    client: AdminClient, bootstrap: str, group: str, state: str, committed: Mapping[Partition, Committed]
-) -> _Plan:
+def _undo(client: Gateways, bootstrap: str, group: str, state: str, committed: Mapping[Partition, Committed]) -> _Plan:
     undo = reset_undo.last(bootstrap, group)
     if undo is None:
         raise CliError(f"group {group} has no reset to undo")
@@ -328,16 +325,16 @@ def _show(plan: _Plan, *, executed: bool, as_json: bool) -> None:
         print_text(note)
 
 
-def _partition_counts(client: AdminClient) -> dict[str, int]:
-    return {name: len(found.partitions) for name, found in metadata(client).topics.items()}
+def _partition_counts(client: Gateways) -> dict[str, int]:
+    return {name: len(found) for name, found in metadata(client).topics.items()}
 
 
 def _is_there(counts: Mapping[str, int], partition: Partition) -> bool:
     return partition[1] < counts.get(partition[0], 0)
 
 
-def _bounds(client: AdminClient, partitions: Collection[Partition]) -> dict[Partition, Bounds]:
-    earliest, latest = (list_offsets(client, partitions, spec) for spec in (EARLIEST, LATEST))
+def _bounds(client: Gateways, partitions: Collection[Partition]) -> dict[Partition, Bounds]:
+    earliest, latest = (list_offsets(client, partitions, at) for at in (EARLIEST, LATEST))
     return {key: Bounds(earliest[key], latest[key]) for key in earliest}
 
 

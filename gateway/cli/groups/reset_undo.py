@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.cli.coordinator import Coordinator
+from muster.gateway.cli.client.gateways import Coordinator
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import offsets
 from muster.gateway.cli.groups.offsets import Committed, Partition, name_of

@@ -7,29 +7,30 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
+from muster.gateway.cli.client.cluster import admin, check
+from muster.gateway.cli.client.gateways import Gateways
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.kafka import admin, result
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_json, print_table, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import Commands
-from muster.placement.security.acls import CLUSTER_NAME, WILDCARD
+from muster.placement.security.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AclOperation,
+    AclPatternType,
+    AclPermission,
+    AclResourceType,
+)
 
+_DESCRIBE, _CREATE, _DELETE = (29, 3), (30, 3), (31, 3)
 F = TypeVar("F", bound=Callable[..., Any])
-Acl = tuple[ResourceType, str, ResourcePatternType, str, str, AclOperation, AclPermissionType]
-Resource = tuple[ResourceType, str]
+Acl = tuple[AclResourceType, str, AclPatternType, str, str, AclOperation, AclPermission]
+Filter = tuple[AclResourceType, str | None, AclPatternType, str | None, str | None, AclOperation, AclPermission]
+Resource = tuple[AclResourceType, str]
 
 _COLUMNS = (
     "RESOURCE",
@@ -43,26 +44,23 @@ _COLUMNS = (
 _OF_TOPICS = (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER)
 _CONFIGS = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
 _MEANINGFUL = {
-    ResourceType.TOPIC: {*_OF_TOPICS, *_CONFIGS},
-    ResourceType.GROUP: {AclOperation.READ, AclOperation.DELETE, *_CONFIGS},
-    ResourceType.BROKER: {
+    AclResourceType.TOPIC: {*_OF_TOPICS, *_CONFIGS},
+    AclResourceType.GROUP: {AclOperation.READ, AclOperation.DELETE, *_CONFIGS},
+    AclResourceType.CLUSTER: {
         AclOperation.CREATE,
         AclOperation.ALTER,
         AclOperation.CLUSTER_ACTION,
         AclOperation.IDEMPOTENT_WRITE,
         *_CONFIGS,
     },
-    ResourceType.TRANSACTIONAL_ID: {AclOperation.DESCRIBE, AclOperation.WRITE},
+    AclResourceType.TRANSACTIONAL_ID: {AclOperation.DESCRIBE, AclOperation.WRITE},
 }
-"""Operations of each type that librdkafka knows, besides ALL. Its BROKER is Kafka's CLUSTER."""
-_NAMES = {ResourceType.BROKER: "CLUSTER"}
+"""Operations of each type, besides ALL."""
 _OPERATIONS = {
-    operation.name.title().replace("_", ""): operation
-    for operation in AclOperation
-    if operation not in (AclOperation.UNKNOWN, AclOperation.ANY)
+    operation.kafka_name: operation for operation in (AclOperation.ALL, *sorted(set().union(*_MEANINGFUL.values())))
 }
-_ADDED = {"literal": ResourcePatternType.LITERAL, "prefixed": ResourcePatternType.PREFIXED}
-_FOUND = {**_ADDED, "any": ResourcePatternType.ANY, "match": ResourcePatternType.MATCH}
+_ADDED = {"literal": AclPatternType.LITERAL, "prefixed": AclPatternType.PREFIXED}
+_FOUND = {**_ADDED, "any": AclPatternType.ANY, "match": AclPatternType.MATCH}
 
 
 def _resources(command: F) -> F:
@@ -140,12 +138,10 @@ def list_(
 ) -> None:
     """Show ACLs: all, or those of resources. With match, all that apply to a resource, such as *."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
-    resources: Sequence[tuple[ResourceType, str | None]]
+    resources: Sequence[tuple[AclResourceType, str | None]]
     resources = _named(topics, groups, transactional_ids, cluster) or [(kind, None) for kind in _MEANINGFUL]
-    found: dict[tuple[Any, ...], AclBinding] = {}
-    for kind, name in resources:
-        wanted = _filter(kind, name, _FOUND[pattern_type.lower()], principal)
-        found |= {_row(acl): acl for acl in result(client.describe_acls(wanted), "ACLs cannot be listed")}
+    style = _FOUND[pattern_type.lower()]
+    found = _described(client, (_filter(kind, name, style, principal) for kind, name in resources))
     rows = [
         dict(zip(("resource", "name", "pattern", "principal", "permission", "operation", "host"), row, strict=True))
         for row in sorted(found)
@@ -212,8 +208,8 @@ def add(bootstrap_server: str | None, directory: Path, address: str | None, patt
     """Add ACLs: for each principal, host, operation and resource. They are in force when the command ends."""
     wanted = _chosen(_ADDED[pattern_type.lower()], chosen)
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
-    for future in client.create_acls([AclBinding(*acl) for acl in wanted]).values():
-        result(future, "not every ACL can be added")
+    for result in client.request(*_CREATE, {"creations": [_creation(acl) for acl in wanted]}).results:
+        check(result, "not every ACL can be added")
     terminal.line(f"added {counted(len(wanted), 'ACL')}", err=True)
 
 
@@ -228,8 +224,9 @@ def remove(
 ) -> None:
     """Remove the ACLs that add with the same options adds; without a principal, all of the resources."""
     style = _FOUND[pattern_type.lower()]
+    filters: Sequence[Filter]
     if chosen["allowed"] or chosen["denied"]:
-        filters = [AclBindingFilter(*acl) for acl in _chosen(style, chosen)]
+        filters = _chosen(style, chosen)
     else:
         resources = _named(chosen["topics"], chosen["groups"], chosen["transactional_ids"], chosen["cluster"])
         if not resources:
@@ -240,26 +237,28 @@ def remove(
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
     if not yes:
         _confirm(client, filters)
-    removed = [result(future, "not every ACL can be removed") for future in client.delete_acls(filters).values()]
-    terminal.line(f"removed {counted(sum(map(len, removed)), 'ACL')}", err=True)
+    results = client.request(*_DELETE, {"filters": [_as_filter(each) for each in filters]}).filter_results
+    for each in (each for result in results for each in (result, *result.matching_acls)):
+        check(each, "not every ACL can be removed")
+    terminal.line(f"removed {counted(sum(len(result.matching_acls) for result in results), 'ACL')}", err=True)
 
 
-def _confirm(client: AdminClient, filters: Sequence[AclBindingFilter]) -> None:
+def _confirm(client: Gateways, filters: Sequence[Filter]) -> None:
     """Show what would be removed. Aborts if it must not be."""
-    found = {_row(acl) for each in filters for acl in result(client.describe_acls(each), "ACLs cannot be listed")}
+    found = _described(client, filters)
     for kind, name, pattern, principal, permission, operation, host in sorted(found):
         terminal.line(f"{permission} {principal} from {host}: {operation} on {kind} {name} ({pattern})", err=True)
     if found:
         click.confirm(f"Remove {counted(len(found), 'ACL')}?", abort=True, err=True)
 
 
-def _chosen(style: ResourcePatternType, options: dict[str, Any]) -> list[Acl]:
+def _chosen(style: AclPatternType, options: dict[str, Any]) -> list[Acl]:
     """Return the ACLs of the options. Raises CliError if they name none, or one without a meaning."""
     pairs = _rights(options)
     clients = _clients(options)
     acls: dict[Acl, None] = {}
     for (kind, name), operations in pairs:
-        pattern = ResourcePatternType.LITERAL if kind is ResourceType.BROKER else style
+        pattern = AclPatternType.LITERAL if kind is AclResourceType.CLUSTER else style
         for permission, principal, host in clients:
             if ":" not in principal:
                 raise CliError(f"{principal} is no principal; write TYPE:NAME, for example User:{principal}")
@@ -269,12 +268,12 @@ def _chosen(style: ResourcePatternType, options: dict[str, Any]) -> list[Acl]:
     return list(acls)
 
 
-def _clients(options: dict[str, Any]) -> list[tuple[AclPermissionType, str, str]]:
+def _clients(options: dict[str, Any]) -> list[tuple[AclPermission, str, str]]:
     found = [
         (permission, principal, host)
         for permission, principals, hosts in (
-            (AclPermissionType.ALLOW, options["allowed"], options["allow_hosts"]),
-            (AclPermissionType.DENY, options["denied"], options["deny_hosts"]),
+            (AclPermission.ALLOW, options["allowed"], options["allow_hosts"]),
+            (AclPermission.DENY, options["denied"], options["deny_hosts"]),
         )
         for principal in principals
         for host in hosts or (WILDCARD,)
@@ -306,14 +305,14 @@ def _rights(options: dict[str, Any]) -> list[tuple[Resource, tuple[AclOperation,
     found: list[tuple[Resource, tuple[AclOperation, ...]]] = []
     if producer:
         of_topic = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE)
-        found += [((ResourceType.TOPIC, name), of_topic) for name in topics]
+        found += [((AclResourceType.TOPIC, name), of_topic) for name in topics]
         of_id = (AclOperation.WRITE, AclOperation.DESCRIBE)
-        found += [((ResourceType.TRANSACTIONAL_ID, name), of_id) for name in ids]
+        found += [((AclResourceType.TRANSACTIONAL_ID, name), of_id) for name in ids]
         if options["idempotent"]:
-            found.append(((ResourceType.BROKER, CLUSTER_NAME), (AclOperation.IDEMPOTENT_WRITE,)))
+            found.append(((AclResourceType.CLUSTER, CLUSTER_NAME), (AclOperation.IDEMPOTENT_WRITE,)))
     if consumer:
-        found += [((ResourceType.TOPIC, name), (AclOperation.READ, AclOperation.DESCRIBE)) for name in topics]
-        found += [((ResourceType.GROUP, name), (AclOperation.READ,)) for name in groups]
+        found += [((AclResourceType.TOPIC, name), (AclOperation.READ, AclOperation.DESCRIBE)) for name in topics]
+        found += [((AclResourceType.GROUP, name), (AclOperation.READ,)) for name in groups]
     return found
 
 
@@ -323,41 +322,67 @@ def _check_meaning(resources: Iterable[Resource], operations: Iterable[AclOperat
         for operation in operations:
             if operation is not AclOperation.ALL and operation not in _MEANINGFUL[kind]:
                 known = ", ".join(name for name, each in _OPERATIONS.items() if each in _MEANINGFUL[kind])
-                raise CliError(f"{_text(operation)} means nothing for a {_text(kind)}; these do: All, {known}")
+                raise CliError(f"{operation.kafka_name} means nothing for a {kind.kafka_name}; these do: All, {known}")
 
 
 def _named(
     topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str], cluster: bool
 ) -> list[Resource]:
     return [
-        *((ResourceType.TOPIC, name) for name in topics),
-        *((ResourceType.GROUP, name) for name in groups),
-        *((ResourceType.TRANSACTIONAL_ID, name) for name in transactional_ids),
-        *(((ResourceType.BROKER, CLUSTER_NAME),) if cluster else ()),
+        *((AclResourceType.TOPIC, name) for name in topics),
+        *((AclResourceType.GROUP, name) for name in groups),
+        *((AclResourceType.TRANSACTIONAL_ID, name) for name in transactional_ids),
+        *(((AclResourceType.CLUSTER, CLUSTER_NAME),) if cluster else ()),
     ]
 
 
-def _filter(
-    kind: ResourceType, name: str | None, style: ResourcePatternType, principal: str | None
-) -> AclBindingFilter:
-    anything: Any = None  # its type leaves None out
-    names: Any = name
-    who: Any = anything if principal is None else principal
-    return AclBindingFilter(kind, names, style, who, anything, AclOperation.ANY, AclPermissionType.ANY)
+def _filter(kind: AclResourceType, name: str | None, style: AclPatternType, principal: str | None) -> Filter:
+    return kind, name, style, principal, None, AclOperation.ANY, AclPermission.ANY
 
 
-def _row(acl: AclBinding) -> tuple[str, ...]:
-    return (
-        _text(acl.restype),
-        acl.name,
-        _text(acl.resource_pattern_type),
-        acl.principal,
-        _text(acl.permission_type),
-        _text(acl.operation),
-        acl.host,
-    )
+def _as_filter(wanted: Filter) -> dict[str, Any]:
+    kind, name, style, principal, host, operation, permission = wanted
+    return {
+        "resource_type_filter": kind,
+        "resource_name_filter": name,
+        "pattern_type_filter": style,
+        "principal_filter": principal,
+        "host_filter": host,
+        "operation": operation,
+        "permission_type": permission,
+    }
 
 
-def _text(member: Any) -> str:
-    name: str = _NAMES.get(member, member.name)
-    return name.title().replace("_", "")
+def _creation(acl: Acl) -> dict[str, Any]:
+    kind, name, pattern, principal, host, operation, permission = acl
+    return {
+        "resource_type": kind,
+        "resource_name": name,
+        "resource_pattern_type": pattern,
+        "principal": principal,
+        "host": host,
+        "operation": operation,
+        "permission_type": permission,
+    }
+
+
+def _described(client: Gateways, filters: Iterable[Filter]) -> set[tuple[str, ...]]:
+    """Return the rows of the ACLs that match. Raises CliError."""
+    found: set[tuple[str, ...]] = set()
+    for each in filters:
+        response = client.request(*_DESCRIBE, _as_filter(each))
+        check(response, "ACLs cannot be listed")
+        found |= {
+            (
+                AclResourceType(resource.resource_type).kafka_name,
+                resource.resource_name,
+                AclPatternType(resource.pattern_type).kafka_name,
+                acl.principal,
+                AclPermission(acl.permission_type).kafka_name,
+                AclOperation(acl.operation).kafka_name,
+                acl.host,
+            )
+            for resource in response.resources
+            for acl in resource.acls
+        }
+    return found

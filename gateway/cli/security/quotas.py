@@ -11,7 +11,7 @@ import click
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
-from muster.gateway.cli.coordinator import Gateway, addresses
+from muster.gateway.cli.client.gateways import Gateways
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Real, Whole
@@ -162,8 +162,8 @@ def remove(
         _alter(gateway, parts, operations)
 
 
-def _gateway(bootstrap_server: str | None, directory: Path, address: str | None) -> Gateway:
-    return Gateway(*next(addresses(bootstrap_servers(bootstrap_server, directory, address))))
+def _gateway(bootstrap_server: str | None, directory: Path, address: str | None) -> Gateways:
+    return Gateways(bootstrap_servers(bootstrap_server, directory, address))
 
 
 def _parts(chosen: Mapping[str, str | None]) -> list[tuple[str, str | None]]:
@@ -174,21 +174,21 @@ def _parts(chosen: Mapping[str, str | None]) -> list[tuple[str, str | None]]:
     return parts
 
 
-def _alter(gateway: Gateway, parts: list[tuple[str, str | None]], operations: list[dict[str, Any]]) -> None:
+def _alter(gateway: Gateways, parts: list[tuple[str, str | None]], operations: list[dict[str, Any]]) -> None:
     entity = [{"entity_type": kind, "entity_name": name} for kind, name in parts]
     body = {"entries": [{"entity": entity, "ops": operations}], "validate_only": False}
     (entry,) = gateway.request(_ALTER, 1, body).entries
     _check(entry.error_code, entry.error_message, "the quotas cannot be changed")
 
 
-def _alter_group(gateway: Gateway, group: str, operation: int, value: str | None) -> None:
+def _alter_group(gateway: Gateways, group: str, operation: int, value: str | None) -> None:
     config = {"name": _GROUP_BYTE_RATE, "config_operation": operation, "value": value}
     resource = {"resource_type": _GROUP, "resource_name": group, "configs": [config]}
     (found,) = gateway.request(_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False}).responses
     _check(found.error_code, found.error_message, "the quota of the group cannot be changed")
 
 
-def _of_groups(gateway: Gateway) -> list[dict[str, Any]]:
+def _of_groups(gateway: Gateways) -> list[dict[str, Any]]:
     listed = gateway.request(_LIST_CONFIGS, 1, {"resource_types": [_GROUP]})
     _check(listed.error_code, None, "quotas of groups cannot be listed")
     names = [each.resource_name for each in listed.config_resources]

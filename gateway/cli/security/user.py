@@ -11,7 +11,7 @@ import click
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
-from muster.gateway.cli.coordinator import Gateway, addresses
+from muster.gateway.cli.client.gateways import Gateways
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.login import current_security
 from muster.gateway.cli.names import NAME
@@ -47,7 +47,7 @@ def _users(bootstrap_server: str | None, directory: Path, address: str | None, f
             raise click.UsageError("--file goes without --bootstrap-server and --command-config.")
         yield UsersOfFile(file)
     elif is_served:
-        with Gateway(*next(addresses(bootstrap_servers(bootstrap_server, directory, address)))) as gateway:
+        with Gateways(bootstrap_servers(bootstrap_server, directory, address)) as gateway:
             yield UsersOfGateway(gateway)
     else:
         yield UsersOfController(directory, address)

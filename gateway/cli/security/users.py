@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.cli.coordinator import Gateway
+from muster.gateway.cli.client.gateways import Gateways
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.running import connected
 from muster.gateway.security.credentials import read, write
@@ -84,7 +84,7 @@ class UsersOfFile:
 class UsersOfGateway:
     """Users in ZooKeeper, over Kafka's APIs; the principal needs DESCRIBE or ALTER on the cluster."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateways) -> None:
         self._gateway = gateway
 
     def found(self) -> dict[str, Iterations]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.gateway.cli.coordinator import addresses
+from muster.gateway.cli.client.gateways import addresses
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups.admin import which
 from muster.gateway.cli.groups.members import in_words

@@ -16,9 +16,9 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from muster.gateway.cli import main
+from muster.gateway.cli.client.cluster import group_names
 from muster.gateway.cli.groups import admin as group_admin
 from muster.gateway.cli.groups.admin import EVICTED
-from muster.gateway.cli.kafka import group_names
 from tests.cluster.consumer_groups.members import ConfluentMember
 from tests.gateway.group_client import Member, find
 from tests.gateway.serving import Client

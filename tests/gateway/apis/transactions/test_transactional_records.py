@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
+from click.testing import CliRunner
 from confluent_kafka import Consumer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
@@ -19,6 +20,7 @@ from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import ErrorCode, versions_of
 from muster.actors.wire.kafka.framing import framed
 from muster.gateway.apis.partitions import owner_of
+from muster.gateway.cli.main import cli
 from muster.gateway.listener.connection import Connection
 from muster.placement.view import OFFSETS_TOPIC, Topic
 from tests.fuzz.batches import changed
@@ -173,6 +175,15 @@ def test_a_real_consumer_sees_what_was_committed(full: Serving, fresh: Fresh, re
     with reachable(full) as bootstrap:
         assert read(bootstrap, topic.name, True) == expected
         assert len(read(bootstrap, topic.name, False)) == len(expected) + 2
+
+
+def test_tail_shows_what_was_committed(full: Serving, fresh: Fresh) -> None:
+    topic = full.create(fresh("t"), 1)
+    expected = history(full, topic)
+    with reachable(full) as bootstrap:
+        arguments = ["topics", "tail", topic.name, "--from-beginning", "--count", str(len(expected))]
+        shown = CliRunner().invoke(cli, [*arguments, "--bootstrap-server", bootstrap])
+    assert shown.stdout.encode().splitlines() == expected
 
 
 @pytest.mark.parametrize("version", versions_of(FETCH))

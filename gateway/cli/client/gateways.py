@@ -1,0 +1,164 @@
+"""Requests to any gateway, to one of them, or to the coordinator of a group, repeated while that may help."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Self
+
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.gateway.cli.client.connection import Connection
+from muster.gateway.cli.errors import CliError
+from muster.placement.host_port import host_port
+
+FIND_COORDINATOR = 10
+TIMEOUT_S = 15.0
+"""Time for one request with all its repetitions."""
+RETRIABLE = frozenset(
+    (
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+        ErrorCode.request_timed_out,
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.offset_not_available,
+        ErrorCode.kafka_storage_error,
+    )
+)
+"""Errors that pass by themselves."""
+_FIND_COORDINATOR_VERSION = 4
+_PAUSE_S = 0.1
+
+
+class NoResponse(CliError):
+    """No timely response, or none but that it may come later."""
+
+    def __init__(self, who: str, why: str) -> None:
+        super().__init__(f"the {who} does not respond ({why}); see muster status")
+        self.why = why
+
+
+class Gateways:
+    """Any of these gateways, each of which serves every request. Use it in a ``with`` block, or close it."""
+
+    def __init__(self, bootstrap: str) -> None:
+        """Take ``bootstrap``, a list as Kafka clients have it. Raises CliError if it is invalid."""
+        self._addresses: Sequence[tuple[str, int]] = tuple(addresses(bootstrap))
+        self._connection: Connection | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return f"gateway at {', '.join(host_port(*each) for each in self._addresses)}"
+
+    def request(
+        self,
+        api_key: int,
+        version: int,
+        body: dict[str, Any],
+        *,
+        retriable: Collection[ErrorCode] = RETRIABLE,
+        is_repeatable: bool = True,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """Return the response, as kio's entity; request again while it has an error that is ``retriable``.
+
+        It is also repeated when a connection is lost, on the next gateway: unless it is not ``is_repeatable`` and was
+        sent. Raises NoResponse after ``timeout_s`` (``TIMEOUT_S``).
+        """
+        deadline = time.monotonic() + (TIMEOUT_S if timeout_s is None else timeout_s)
+        while True:
+            is_sent = False
+            try:
+                connection = self._connected()
+                is_sent = True
+                response = connection.request(api_key, version, body)
+                failure = next((error.name.upper() for error in errors_in(response) if error in retriable), None)
+                if failure is None:
+                    return response
+            except OSError as error:
+                failure = str(error)
+                if is_sent and not is_repeatable:
+                    self.close()
+                    raise NoResponse(self.name, f"{failure}; it may have done what was requested") from error
+            self.close()
+            if time.monotonic() > deadline:
+                raise NoResponse(self.name, failure)
+            time.sleep(_PAUSE_S)
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> Connection:
+        """Connect to the first that accepts it, those last that were used before. Raises OSError."""
+        failure: OSError | None = None
+        for address in self._addresses:
+            self._addresses = (*self._addresses[1:], address)
+            try:
+                return Connection(*address)
+            except OSError as error:
+                failure = error
+        raise failure or ConnectionError("no address")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Coordinator(Gateways):
+    """The coordinator of one group, wherever it is."""
+
+    def __init__(self, bootstrap: str, group: str) -> None:
+        super().__init__(bootstrap)
+        self.group = group
+
+    @property
+    def name(self) -> str:
+        return f"coordinator of group {self.group}"
+
+    @property
+    def address(self) -> str:
+        """``HOST:PORT``; empty while unknown."""
+        return host_port(*self._connection.address) if self._connection else ""
+
+    def _connect(self) -> Connection:
+        with contextlib.closing(super()._connect()) as connection:
+            body = {"key_type": 0, "coordinator_keys": [self.group]}
+            (found,) = connection.request(FIND_COORDINATOR, _FIND_COORDINATOR_VERSION, body).coordinators
+        if found.error_code is not ErrorCode.none:
+            raise ConnectionError(f"FindCoordinator: {found.error_code.name.upper()}")
+        return Connection(found.host, found.port)
+
+
+def addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
+    """Yield host and port of each. Raises CliError."""
+    for part in filter(None, (text.strip() for text in bootstrap.split(","))):
+        host, _, port = part.rpartition("://")[2].rpartition(":")
+        if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 1 << 16:
+            raise CliError(f"{part} is not HOST:PORT")
+        yield host.strip("[]"), int(port)
+
+
+def errors_in(entity: Any) -> Iterator[ErrorCode]:
+    """Yield every error code anywhere in a response."""
+    for declared in dataclasses.fields(entity):
+        value = getattr(entity, declared.name)
+        if isinstance(value, ErrorCode):
+            if value is not ErrorCode.none:
+                yield value
+        elif isinstance(value, tuple):
+            for item in value:
+                if dataclasses.is_dataclass(item):
+                    yield from errors_in(item)
