@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.log.fetch import Fetches, OpenFetch
+from muster.actors.log.fetch import Fetches
 from muster.actors.wire.internal import listener
 from muster.actors.wire.internal.fetch import Place
 from muster.gateway.apis.data.fetching import segment_files
@@ -205,9 +205,9 @@ def test_an_actor_of_another_node_sends_little_at_a_time(
     unsent: list[int] = []
     send = Fetches._send
 
-    def measured(self: Fetches, key: tuple[listener.Peer, int], opened: OpenFetch) -> None:
+    def measured(self: Fetches, key: tuple[listener.Peer, int], *fetch: Any) -> None:
         unsent.append(key[0]._out.queued_bytes)
-        send(self, key, opened)
+        send(self, key, *fetch)
 
     monkeypatch.setattr(Fetches, "_send", measured)
     owners = channels(full).values()
