@@ -122,10 +122,10 @@ class EventWriter:
         self._is_closed = False
         self.start = self._flushing.start
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Keep a row, with one write to the page cache. A row that cannot be kept is logged."""
-        self._keep(row)
-        self._unflushed += 1
+    def add(self, *rows: Mapping[str, Any]) -> None:
+        """Keep rows, with one write to the page cache. Those that cannot be kept are logged."""
+        self._keep(*rows)
+        self._unflushed += len(rows)
         if self._unflushed >= _FLUSH_ROWS:
             self._unflushed = 0
             self._flushing.soon()
@@ -143,10 +143,10 @@ class EventWriter:
         await self._flushing.close()
         self._is_closed = True
 
-    def _keep(self, row: Mapping[str, Any]) -> None:
+    def _keep(self, *rows: Mapping[str, Any]) -> None:
         if self._is_closed:
             return
         try:
-            self._store.add(row)
+            self._store.add(*rows)
         except Exception:
-            log.exception("a row is lost: %r", row)
+            log.exception("rows are lost: %r", rows)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +43,16 @@ class RowStore(SpooledStore[list[Row]]):
     def _row_of(self, values: dict[str, Any]) -> Row:
         """Return the row of a line. Raises ValueError, TypeError or KeyError if it has none."""
 
-    def _keep(self, row: Row, line: bytes) -> None:
+    def _keep(self, rows: Sequence[Row], lines: bytes) -> None:
+        """Keep rows, at least one, with one write."""
         with self._lock:
             spool = self._writable()
             if self._held >= MAX_ROWS_HELD:
-                self._dropped += 1
+                self._dropped += len(rows)
                 return
-            self._held += 1
-            spool.append(line)
-            spool.rows.append(row)
+            self._held += len(rows)
+            spool.append(lines)
+            spool.rows += rows
 
     def _read(self, path: Path) -> tuple[list[Row], int]:
         """Return the rows of a spool file, and how many of its lines are known to be missing."""
@@ -106,17 +107,19 @@ class EventStore(RowStore):
         self._names = frozenset(self._schema.names)
         self._required = self._schema.required
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Keep a row: one ``write`` to the page cache. For the event loop; never raises for a full disk.
+    def add(self, *rows: Mapping[str, Any]) -> None:
+        """Keep rows: one ``write`` to the page cache. For the event loop; never raises for a full disk.
 
         Nullable columns may be missing. Values are not checked until they are flushed; a row whose values do not have
         the types of its columns is dropped then, with an error in the log. Raises ValueError for a column that the
         table does not have, for one that is missing, and after ``close``.
         """
-        if not self._required <= row.keys() <= self._names:
-            wrong = sorted(self._required - row.keys() | row.keys() - self._names)
-            raise ValueError(f"columns of {self._table.name} are missing or unknown: {', '.join(wrong)}")
-        self._keep(dict(row), f'{{"v":{self._version},{_encode(row)[1:]}\n'.encode())
+        for row in rows:
+            if not self._required <= row.keys() <= self._names:
+                wrong = sorted(self._required - row.keys() | row.keys() - self._names)
+                raise ValueError(f"columns of {self._table.name} are missing or unknown: {', '.join(wrong)}")
+        lines = "".join([f'{{"v":{self._version},{_encode(row)[1:]}\n' for row in rows])
+        self._keep([dict(row) for row in rows], lines.encode())
 
     def _row_of(self, values: dict[str, Any]) -> Row:
         if not self._required <= values.keys():

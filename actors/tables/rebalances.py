@@ -49,7 +49,7 @@ class RebalanceStore(RowStore):
 
     def add(self, entry: RebalanceEntry, encoded: bytes) -> None:
         """Keep an entry that has ended, and its bytes from ``encode``. Raises ValueError after ``close``."""
-        self._keep(_row(entry.to_json()), encoded + b"\n")
+        self._keep([_row(entry.to_json())], encoded + b"\n")
 
     def recent(self, group: str, limit: int) -> list[RebalanceEntry]:
         """Return the group's last entries from all coordinators that this partition has had, newest first."""

@@ -146,8 +146,7 @@ class _Registrations:
 
     def put(self, updates: tuple[Change, ...]) -> None:
         ts_ms = self._now_ms()
-        for update in updates:
-            self.writer.add(row_of(update, ts_ms))
+        self.writer.add(*[row_of(update, ts_ms) for update in updates])
 
     async def _snapshot_if_due(self) -> None:
         """Write a snapshot if due.
