@@ -50,6 +50,8 @@ class Field(NamedTuple):
     """None for a field that is not tagged."""
     default: Any
     """The value if the field is absent; NO_DEFAULT for none."""
+    is_required: bool
+    """Whether a writer must have a value."""
 
 
 class Entity(NamedTuple):
@@ -101,6 +103,7 @@ def _field(kind: Any, declared: dataclasses.Field[Any], hint: Any) -> Field:
         kind.__flexible__ and not (kind.__type__ is EntityType.header and declared.name == "client_id"),
         tag,
         declared.default if tag is None else get_tagged_field_default(declared),
+        declared.default is NO_DEFAULT,
     )
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.framing import Buffer
-from muster.actors.wire.kafka.primitives import Put
+from muster.actors.wire.kafka.schema import as_varint
 from muster.actors.wire.kafka.steps import Steps
-from muster.actors.wire.kafka.writer import MISSING, Body, EntityWriter, field_of, writer
+from muster.actors.wire.kafka.writer import MISSING, Body, EntityWriter, Put, element_writer, field_of, writer
 
 _AT_ONCE = 8
 """Elements of a step."""
@@ -54,20 +54,22 @@ class _Joined:
 
 
 def _write(whole: EntityWriter, body: Any, put: Put) -> Steps[None]:
-    for declared in whole.fields:
-        elements = field_of(body, declared.name)
-        if declared.element is None or elements is None or elements is MISSING:
-            whole.write_field(declared, body, put)
+    for field in whole.entity.fields:
+        elements = field_of(body, field.name)
+        if not field.is_array or elements is None or elements is MISSING:
+            whole.write_field(field, body, put)
             continue
         if not isinstance(elements, list | tuple):
             elements = yield from _collected(elements)
-        put(declared.length(len(elements)))
-        nested = declared.element if isinstance(declared.element, EntityWriter) and len(elements) < _FEW else None
-        for number, element in enumerate(elements):
-            if nested is not None:
-                yield from _write(nested, element, put)
+        put(as_varint(len(elements) + 1) if field.is_compact else len(elements).to_bytes(4, "big"))
+        nested = writer(field.nested) if field.nested is not None and len(elements) < _FEW else None
+        write_all = element_writer(field)
+        for at in range(0, len(elements), _AT_ONCE):
+            some = elements[at : at + _AT_ONCE]
+            if nested is None:
+                write_all(some, put)
             else:
-                declared.element(element, put)
-            if not number % _AT_ONCE:
-                yield
+                for element in some:
+                    yield from _write(nested, element, put)
+            yield
     whole.write_tail(body, put)

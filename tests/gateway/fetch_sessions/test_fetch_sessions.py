@@ -245,9 +245,9 @@ def test_the_plain_requests_of_a_session_are_read_without_kio(
     read: list[int] = []
     decode = codec.decode_request
 
-    def counting(header: codec.Header, frame: bytes) -> Any:
+    def counting(header: codec.Header, *arguments: Any) -> Any:
         read.append(header.api_key)
-        return decode(header, frame)
+        return decode(header, *arguments)
 
     monkeypatch.setattr(codec, "decode_request", counting)
     for version in (12, 14, 15, LAST):
