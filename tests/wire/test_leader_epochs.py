@@ -18,6 +18,6 @@ def test_epochs_are_read_as_they_were_written() -> None:
 
 def test_epochs_that_are_cut_off_are_refused() -> None:
     message = write_epochs(EPOCHS)
-    for size in set(range(2, len(message))) - {25}:
-        with pytest.raises(ValueError, match="an EPOCHS"):
+    for size in range(1, len(message)):
+        with pytest.raises(ValueError, match="truncated"):
             read_epochs(message[:size])

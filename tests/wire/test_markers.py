@@ -35,14 +35,12 @@ def test_results_are_read_as_they_were_written() -> None:
     assert read_marked(write_marked(7, MARKED)[HEAD_BYTES:]) == MARKED
 
 
-def test_what_is_cut_off_is_refused_or_ends_between_markers() -> None:
+def test_what_is_cut_off_is_refused() -> None:
     message = write_markers(1, MARKERS)
-    ends = {len(write_markers(1, MARKERS[:count])) for count in range(len(MARKERS))}
-    for size in set(range(len(message))) - ends:
-        with pytest.raises(ValueError, match="a MARKERS"):
+    for size in range(len(message)):
+        with pytest.raises(ValueError, match=r"no token|truncated"):
             read_markers(message[:size])
     body = write_marked(1, MARKED)[HEAD_BYTES:]
-    ends = {len(write_marked(1, MARKED[:count])) - HEAD_BYTES for count in range(len(MARKED))}
-    for size in set(range(len(body))) - ends:
-        with pytest.raises(ValueError, match="a MARKED"):
+    for size in range(len(body)):
+        with pytest.raises(ValueError, match="truncated"):
             read_marked(body[:size])

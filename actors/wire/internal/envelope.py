@@ -17,8 +17,9 @@ from enum import Enum, IntEnum
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from muster.placement.client import Context
-from muster.placement.mapping.registration import Kind as RegistrationKind
 from muster.placement.mapping.registration import Position, Registration, RegistrationUpdate, SimpleCommit, Withdrawal
 
 NONCE_BYTES = 16
@@ -40,7 +41,7 @@ class Kind(IntEnum):
     CANCEL = 3
     """token u32: the response is no longer needed; none is sent."""
     REGISTRATION_UPDATES = 4
-    """JSON: an offsets partition's updates about its clients; sent to every gateway without a request."""
+    """MessagePack: an offsets partition's updates about its clients; sent to every gateway without a request."""
     QUERY = 5
     """token u32, JSON object ``{"ask": NAME, ...}``: what no Kafka API provides. The RESPONSE is JSON, too."""
     LEASE = 6
@@ -95,6 +96,11 @@ SeenLease = tuple[int, int]
 """The lease of a member, and how long ago its heartbeat was answered, in ms."""
 
 
+pack = msgspec.msgpack.Encoder(uuid_format="bytes").encode
+"""Return MessagePack of what is sent seldom; each kind of message has a decoder, which checks the types. What each
+request brings has a struct."""
+
+
 class InvalidQuery(ValueError):
     """A QUERY that is malformed; the text is sent back as its response."""
 
@@ -125,7 +131,9 @@ def token_head(kind: Kind, token: int) -> bytes:
 
 
 def read_token(message: bytes) -> tuple[int, bytes]:
-    """Token and the rest of such a message."""
+    """Token and the rest of such a message. Raises ValueError if it is cut off."""
+    if len(message) < TOKEN_HEAD.size:
+        raise ValueError(f"a message of {len(message)} bytes has no token")
     return TOKEN_HEAD.unpack_from(message)[1], message[TOKEN_HEAD.size :]
 
 
@@ -217,45 +225,45 @@ def _context(data: bytes) -> Context:
     return Context(client_id=None, host=host, connection=connection, principal=principal)
 
 
+class _Update(msgspec.Struct, omit_defaults=True):
+    """One of these, by its type: a union of dataclasses cannot be decoded."""
+
+    registration: Registration | None = None
+    withdrawal: Withdrawal | None = None
+    position: Position | None = None
+    commit: SimpleCommit | None = None
+
+    @classmethod
+    def of(cls, update: RegistrationUpdate) -> _Update:
+        match update:
+            case Registration():
+                return cls(registration=update)
+            case Withdrawal():
+                return cls(withdrawal=update)
+            case Position():
+                return cls(position=update)
+            case SimpleCommit():
+                return cls(commit=update)
+
+
+class _Updates(msgspec.Struct):
+    partition: int
+    epoch: int
+    updates: list[_Update]
+    snapshot: bool
+
+
+_UPDATES = msgspec.msgpack.Decoder(_Updates)
+
+
 def write_updates(partition: int, epoch: int, updates: tuple[RegistrationUpdate, ...], *, snapshot: bool) -> bytes:
     """Return a REGISTRATION_UPDATES message. A snapshot contains every registration of the partition."""
-    body = {
-        "partition": partition,
-        "epoch": epoch,
-        "snapshot": snapshot,
-        "statements": [_update_to_json(update) for update in updates],
-    }
-    return bytes([Kind.REGISTRATION_UPDATES]) + json.dumps(body).encode()
+    found = _Updates(partition, epoch, [*map(_Update.of, updates)], snapshot)
+    return bytes([Kind.REGISTRATION_UPDATES]) + pack(found)
 
 
 def read_updates(message: bytes) -> tuple[int, int, tuple[RegistrationUpdate, ...], bool]:
-    """Partition, epoch, updates and whether they are a snapshot."""
-    body = json.loads(memoryview(message)[1:].tobytes())
-    updates = tuple(_update_from_json(item) for item in body["statements"])
-    return body["partition"], body["epoch"], updates, body["snapshot"]
-
-
-def _update_to_json(update: RegistrationUpdate) -> dict[str, Any]:
-    if isinstance(update, Withdrawal):
-        return {"withdrawn": True, **{name: getattr(update, name) for name in Withdrawal.__slots__}}
-    if isinstance(update, Position | SimpleCommit):
-        return {name: getattr(update, name) for name in type(update).__slots__}
-    fields = {name: getattr(update, name) for name in Registration.__slots__}
-    if update.partitions is not None:
-        fields["partitions"] = sorted(update.partitions)
-    return fields
-
-
-def _update_from_json(fields: dict[str, Any]) -> RegistrationUpdate:
-    if fields.pop("withdrawn", False):
-        return Withdrawal(**fields)
-    if "topics" in fields:
-        topics = [(topic, tuple(indexes), tuple(offsets)) for topic, indexes, offsets in fields["topics"]]
-        return Position(**fields | {"topics": tuple(topics)})
-    if "positions" in fields:
-        fields["positions"] = tuple((topic, partition, offset) for topic, partition, offset in fields["positions"])
-        return SimpleCommit(**fields)
-    fields["kind"] = RegistrationKind(fields["kind"])
-    if fields["partitions"] is not None:
-        fields["partitions"] = frozenset((topic, partition) for topic, partition in fields["partitions"])
-    return Registration(**fields)
+    """Partition, epoch, updates and whether they are a snapshot. Raises ValueError if it is none."""
+    found = _UPDATES.decode(memoryview(message)[1:])
+    named = (each.registration or each.withdrawal or each.position or each.commit for each in found.updates)
+    return found.partition, found.epoch, tuple(update for update in named if update is not None), found.snapshot

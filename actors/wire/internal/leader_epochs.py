@@ -5,14 +5,13 @@ A gateway gets all of them when it connects, and each when its log is opened: be
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 from uuid import UUID
 
-from muster.actors.wire.internal.envelope import Kind
+from msgspec.msgpack import Decoder
 
-_EPOCH = struct.Struct(">16sii")
+from muster.actors.wire.internal.envelope import Kind, pack
 
 
 class LeaderEpoch(NamedTuple):
@@ -26,16 +25,14 @@ class LeaderEpoch(NamedTuple):
 OnLeaderEpochs = Callable[[list[LeaderEpoch]], None]
 
 
+_EPOCHS = Decoder(list[LeaderEpoch])
+
+
 def write_epochs(epochs: Iterable[LeaderEpoch]) -> bytes:
     """Return an EPOCHS."""
-    packed = (_EPOCH.pack(topic_id.bytes, partition, epoch) for topic_id, partition, epoch in epochs)
-    return b"".join((bytes([Kind.EPOCHS]), *packed))
+    return bytes([Kind.EPOCHS]) + pack([*epochs])
 
 
 def read_epochs(message: bytes) -> list[LeaderEpoch]:
-    """Return the epochs of an EPOCHS. Raises ValueError if it is cut off."""
-    try:
-        found = _EPOCH.iter_unpack(memoryview(message)[1:])
-        return [LeaderEpoch(UUID(bytes=topic_id), partition, epoch) for topic_id, partition, epoch in found]
-    except struct.error as error:
-        raise ValueError(f"an EPOCHS: {error}") from error
+    """Return the epochs of an EPOCHS. Raises ValueError if it is none."""
+    return _EPOCHS.decode(memoryview(message)[1:])

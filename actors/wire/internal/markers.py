@@ -7,18 +7,14 @@ therefore executes no decision of a coordinator that is not newer than the one t
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from muster.actors.wire.internal.envelope import Kind
-from muster.actors.wire.kafka.codec import ErrorCode
+from msgspec.msgpack import Decoder
 
-_HEAD = struct.Struct(">BI")
-_MARKER = struct.Struct(">qhi?bqiI")
-_PARTITION = struct.Struct(">16si")
-_COUNT = struct.Struct(">I")
+from muster.actors.wire.internal.envelope import Kind, pack, read_token, token_head
+from muster.actors.wire.kafka.codec import ErrorCode
 
 NO_DECISION = -1
 """The decision of a marker that an administrator sends: it is always executed."""
@@ -47,54 +43,25 @@ Marked = list[list[ErrorCode]]
 """For each marker, the result of each of its partitions, in order."""
 
 
+_MARKERS, _MARKED = Decoder(list[Marker]), Decoder(Marked)
+
+
 def write_markers(token: int, markers: Iterable[Marker]) -> bytes:
     """Return a MARKERS."""
-    parts = [_HEAD.pack(Kind.MARKERS, token)]
-    for *fields, partitions in markers:
-        parts.append(_MARKER.pack(*fields, len(partitions)))
-        parts += (_PARTITION.pack(topic_id.bytes, partition) for topic_id, partition in partitions)
-    return b"".join(parts)
+    return token_head(Kind.MARKERS, token) + pack([*markers])
 
 
 def read_markers(message: bytes) -> tuple[int, list[Marker]]:
-    """Token and markers of a MARKERS. Raises ValueError if it is cut off."""
-    markers: list[Marker] = []
-    view, at = memoryview(message), _HEAD.size
-    try:
-        _, token = _HEAD.unpack_from(message)
-        while at < len(message):
-            *fields, count = _MARKER.unpack_from(message, at)
-            at += _MARKER.size
-            end = at + count * _PARTITION.size
-            found = [(UUID(bytes=topic_id), number) for topic_id, number in _PARTITION.iter_unpack(view[at:end])]
-            markers.append(Marker._make((*fields, found)))
-            at = end
-    except struct.error as error:
-        raise ValueError(f"a MARKERS: {error}") from error
-    if at != len(message):
-        raise ValueError("a MARKERS that is cut off")
-    return token, markers
+    """Token and markers of a MARKERS. Raises ValueError if it is none."""
+    token, body = read_token(message)
+    return token, _MARKERS.decode(body)
 
 
 def write_marked(token: int, results: Iterable[Sequence[ErrorCode]]) -> bytes:
     """Return a MARKED; results in the order of the MARKERS."""
-    parts = [_HEAD.pack(Kind.MARKED, token)]
-    for codes in results:
-        parts.append(_COUNT.pack(len(codes)) + struct.pack(f">{len(codes)}h", *codes))
-    return b"".join(parts)
+    return token_head(Kind.MARKED, token) + pack([*results])
 
 
 def read_marked(body: bytes) -> Marked:
-    """Return the results of a MARKED without its token. Raises ValueError if it is cut off."""
-    results: Marked = []
-    at = 0
-    try:
-        while at < len(body):
-            (count,) = _COUNT.unpack_from(body, at)
-            at += _COUNT.size
-            codes = struct.Struct(f">{count}h")
-            results.append([ErrorCode(code) for code in codes.unpack_from(body, at)])
-            at += codes.size
-    except struct.error as error:
-        raise ValueError(f"a MARKED: {error}") from error
-    return results
+    """Return the results of a MARKED without its token. Raises ValueError if it is none."""
+    return _MARKED.decode(body)
