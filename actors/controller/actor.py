@@ -251,7 +251,7 @@ class Controller:
         """Return the leaders in the views of a predecessor's gateways; empty without such a gateway."""
         actors = self._supervisor.actors
         gateways = [actors[name] for name in sorted(actors) if name.startswith("gateway-")]
-        reported = await asyncio.gather(*(_view_of(gateway) for gateway in gateways if gateway.state == "alive"))
+        reported = await asyncio.gather(*(_view_of(gateway) for gateway in gateways if gateway.is_alive))
         views = [view for view in reported if view is not None]
         return max(views, key=lambda view: view.order).leaders if views else {}
 
@@ -341,7 +341,7 @@ class Controller:
         waited = [managed for name, managed in self._supervisor.actors.items() if not name.startswith("standby-")]
         up = await asyncio.gather(*(self._supervisor.alive(managed, _READY_S) for managed in waited))
         bad = [managed for managed, alive in zip(waited, up, strict=True) if not alive]
-        bad += [managed for managed in waited if managed.state == "alive" and managed.error is not None]
+        bad += [managed for managed in waited if managed.is_alive and managed.error is not None]
         if bad:
             raise RuntimeError("; ".join(f"{managed.name}: {managed.error or 'does not start'}" for managed in bad))
         return self._gateways()
@@ -507,7 +507,7 @@ class Controller:
                 {
                     "node_id": node["NodeID"],
                     "address": node["NodeManagerAddress"],
-                    "state": self._known_nodes.state(node["NodeID"]),
+                    "state": self._known_nodes.state(node["NodeID"]).value,
                     "actors": self._known_nodes.on(node["NodeID"]),
                     "resources": node.get("Resources", {}),
                 }

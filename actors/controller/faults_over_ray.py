@@ -50,12 +50,12 @@ class RayCluster:
         if managed is None:
             hint = near_miss(actor, self._supervisor.actors)
             raise UnknownTarget(f"there is no {actor}, or it never ran{hint}; muster status shows what there is")
-        if managed.started is None or managed.state != "alive":
-            raise UnknownTarget(f"{actor} does not run now, it is {managed.state}")
+        if managed.started is None or not managed.is_alive:
+            raise UnknownTarget(f"{actor} does not run now, it is {managed.state.value}")
         return Process(managed.started.pid, managed.started.node_id)
 
     def gateways(self) -> list[str]:
-        return [gateway.name for gateway in self._gateways() if gateway.state == "alive"]
+        return [gateway.name for gateway in self._gateways() if gateway.is_alive]
 
     def _gateways(self) -> list[Managed]:
         actors = list(self._supervisor.actors.values())
@@ -70,7 +70,7 @@ class RayCluster:
 
     async def _each(self, request: Callable[[Any], Any], paused: set[str]) -> list[str]:
         calls = [(gateway, asyncio.ensure_future(_await_call(request(gateway.handle)))) for gateway in self._gateways()]
-        waited = {call for gateway, call in calls if gateway.state == "alive" and gateway.name not in paused}
+        waited = {call for gateway, call in calls if gateway.is_alive and gateway.name not in paused}
         if waited:
             await asyncio.wait(waited, timeout=_PUBLISH_S)
         return [gateway.name for gateway, call in calls if call in waited and not call.done()]

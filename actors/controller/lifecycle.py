@@ -148,6 +148,6 @@ def server_of(managed: Managed) -> Server | None:
     if active_standby is not None:
         standby = active_standby.standby
         return Server(standby.pid, standby.node_id, active_standby.started.epoch, standby.name)
-    if started is None or managed.state != "alive":
+    if started is None or not managed.is_alive:
         return None
     return Server(started.pid, started.node_id, started.epoch if started.epoch >= 0 else None)

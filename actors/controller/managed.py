@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.actors.controller.standbys import ActiveStandby
+from muster.actors.controller.state import ActorEvent, ActorState, IllegalMove, state_after
 from muster.actors.runtime.started import Started
 from muster.placement.view import Endpoint
 
@@ -26,8 +27,7 @@ class Managed:
     node_id: str | None = None
     """The node that it was moved to."""
     handle: Any = None
-    state: str = "starting"
-    """starting, alive, restarting, failed or stopped."""
+    state: ActorState = ActorState.PENDING_CREATION
     started: Started | None = None
     process: tuple[int, str] | None = None
     """Pid and node of the process that last responded to a ping; it may still be starting."""
@@ -43,13 +43,25 @@ class Managed:
     """The standby that serves in its place, until it has taken over itself."""
     covering: asyncio.Task[None] | None = None
 
+    def move(self, event: ActorEvent) -> bool:
+        """Enter the state after the event. Returns whether it is another one. Raises IllegalMove."""
+        try:
+            before, self.state = self.state, state_after(self.state, event)
+        except IllegalMove as error:
+            raise IllegalMove(f"{self.name}: {error}") from None
+        return self.state is not before
+
+    @property
+    def is_alive(self) -> bool:
+        return self.state is ActorState.ALIVE
+
     @property
     def endpoint(self) -> Endpoint | None:
         """Where its requests are sent now."""
         if self.active_standby is not None:
             return self.active_standby.started.endpoint
-        return self.started.endpoint if self.started and self.state == "alive" else None
+        return self.started.endpoint if self.started and self.is_alive else None
 
     @property
     def serves(self) -> bool:
-        return self.state == "alive" or self.active_standby is not None
+        return self.is_alive or self.active_standby is not None

@@ -20,6 +20,7 @@ from ray.exceptions import RayError
 
 from muster.actors.controller.managed import Managed
 from muster.actors.controller.one_per_node import PerNode
+from muster.actors.controller.state import ActorState, NodeState
 from muster.actors.controller.supervisor import CannotMove, Supervisor
 from muster.actors.runtime.process import now_ms
 from muster.placement import drains
@@ -89,7 +90,7 @@ class NodeMoves:
 
     def _place_of(self, managed: Managed) -> str | None:
         """Return the node that an actor runs on, or is being created on."""
-        if managed.started is not None and (managed.state == "alive" or managed.name not in self._made_on):
+        if managed.started is not None and (managed.is_alive or managed.name not in self._made_on):
             return managed.started.node_id
         return self._made_on.get(managed.name)
 
@@ -168,10 +169,10 @@ class NodeMoves:
         return [actors[name] for kind in kinds for name in sorted(actors) if name.partition("-")[0] == kind]
 
     def _homes(self) -> Mapping[str, str]:
-        return {m.name: m.started.node_id for m in self._moved() if m.state == "alive" and m.started}
+        return {m.name: m.started.node_id for m in self._moved() if m.is_alive and m.started}
 
     def _all_serve(self) -> bool:
-        return all(managed.state in ("alive", "failed") for managed in self._moved())
+        return all(managed.state in (ActorState.ALIVE, ActorState.FAILED) for managed in self._moved())
 
     async def _carry_out(self, move: Move) -> None:
         why = "which is drained" if move.source in self._drained else "as a part of its share"
@@ -230,17 +231,16 @@ class NodeMoves:
             homes = {managed.started.node_id if managed.started else process}
             if managed.active_standby is not None:
                 homes.add(managed.active_standby.standby.node_id)
-            if node_id in homes and managed.state != "stopped":
+            if node_id in homes and managed.state is not ActorState.DEAD:
                 found.append(name)
         return found
 
-    def state(self, node_id: str) -> str:
-        """alive, draining, drained or dead."""
+    def state(self, node_id: str) -> NodeState:
         if node_id not in self._alive:
-            return "dead"
+            return NodeState.DEAD
         if node_id not in self._drained:
-            return "alive"
-        return "draining" if self.on(node_id) else "drained"
+            return NodeState.ALIVE
+        return NodeState.DRAINING if self.on(node_id) else NodeState.DRAINED
 
 
 def _nodes() -> list[dict[str, Any]]:

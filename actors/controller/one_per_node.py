@@ -62,9 +62,7 @@ class PerNode:
 
     def serves_on(self, node_id: str) -> bool:
         """Whether the actor on that node serves."""
-        return any(
-            self._supervisor.actors[name].state == "alive" for name, home in self._found().items() if home == node_id
-        )
+        return any(self._supervisor.actors[name].is_alive for name, home in self._found().items() if home == node_id)
 
     def _found(self) -> dict[str, str | None]:
         """Return the node of each actor by name; None while it is not known."""

@@ -11,6 +11,7 @@ import ray
 from ray.exceptions import RayError
 
 from muster.actors.controller.managed import Managed
+from muster.actors.controller.state import ActorState
 from muster.placement.host_port import host_port
 
 _GATEWAYS_S = 2.0
@@ -23,7 +24,7 @@ def actor_status(managed: Managed, standby: str | None) -> dict[str, Any]:
     broker = started.broker if started else None
     return {
         "name": managed.name,
-        "state": managed.state,
+        "state": managed.state.value,
         "pid": started.pid if started else None,
         "node_id": started.node_id if started else None,
         "address": host_port(broker.host, broker.port) if broker else None,
@@ -41,7 +42,7 @@ def own_status() -> dict[str, Any]:
     """Return the status of the controller, which is this process."""
     return {
         "name": "controller",
-        "state": "alive",
+        "state": ActorState.ALIVE.value,
         "pid": os.getpid(),
         "node_id": ray.get_runtime_context().get_node_id(),
         "address": None,
@@ -55,7 +56,7 @@ def own_status() -> dict[str, Any]:
 
 async def clients_turned_away(gateways: Iterable[Managed]) -> list[dict[str, Any]]:
     """Return the clients that these gateways turn away; gateways that do not respond in time are left out."""
-    serving = [gateway for gateway in gateways if gateway.state == "alive"]
+    serving = [gateway for gateway in gateways if gateway.is_alive]
     found = await asyncio.gather(*(_turned_away_by(gateway) for gateway in serving))
     return [{"gateway": gateway.name, **row} for gateway, rows in zip(serving, found, strict=True) for row in rows]
 

@@ -22,6 +22,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from muster.actors.controller.lifecycle import Lifecycle
 from muster.actors.controller.managed import Managed
 from muster.actors.controller.standbys import ActiveStandby, NextEpoch, Standby, Standbys
+from muster.actors.controller.state import ActorEvent, ActorState
 from muster.actors.runtime.errors import first_line
 from muster.actors.runtime.liveness.ending import end_process
 from muster.actors.runtime.liveness.pings import Unresponsive, gives_sign, while_alive
@@ -42,6 +43,7 @@ _END_S = 2.0
 _MOVE_S = 60.0
 _SOCKET_SHARE = 4
 """Part of the time for a response to a ping, after which it is sent by Ray instead."""
+_DOWN = (ActorState.RESTARTING, ActorState.FAILED)
 
 
 class CannotMove(RuntimeError):
@@ -133,7 +135,7 @@ class Supervisor:
         if managed.active_standby is not None:
             return managed.active_standby.standby
         started = managed.started
-        if started is None or started.broker is None or managed.state not in ("restarting", "failed") or managed.leaves:
+        if started is None or started.broker is None or managed.state not in _DOWN or managed.leaves:
             return None
         if time.monotonic() > managed.down_since_s + KEEP_S:
             return None
@@ -142,13 +144,13 @@ class Supervisor:
 
     def is_served(self, managed: Managed) -> bool:
         """Whether the actor, or a standby in its place, serves its clients."""
-        return managed.state == "alive" or self.standby_of(managed) is not None
+        return managed.is_alive or self.standby_of(managed) is not None
 
     async def alive(self, managed: Managed, timeout_s: float) -> bool:
         """Wait until the actor serves or fails, or time is up. Returns whether it, or a standby for it, serves."""
         try:
             async with asyncio.timeout(timeout_s), self._settled:
-                await self._settled.wait_for(lambda: managed.serves or managed.state == "failed")
+                await self._settled.wait_for(lambda: managed.serves or managed.state is ActorState.FAILED)
         except TimeoutError:
             return False
         return managed.serves
@@ -163,7 +165,7 @@ class Supervisor:
                     await self._begin(managed)
                 assert managed.started is not None
                 managed.error = None
-                await self._set(managed, "alive")
+                await self._move(managed, ActorEvent.SERVES)
                 pid, node_id = managed.started.pid, managed.started.node_id
                 await self._while_serving(managed, self._until_gone(managed.handle.park.remote(pid), pid, node_id))
                 log.warning("%s is down: pid %d has ended", managed.name, pid)
@@ -181,7 +183,7 @@ class Supervisor:
                     await asyncio.to_thread(ray.kill, managed.handle, no_restart=False)
             except RayActorError as error:
                 is_sure = False
-                reason, known = first_line(error), managed.state == "restarting"  # Ray repeats it every 2 s
+                reason, known = first_line(error), managed.state is ActorState.RESTARTING  # Ray repeats it every 2 s
                 log.log(logging.DEBUG if known else logging.WARNING, "%s is down: %s", managed.name, reason)
             except Exception as error:  # whatever Ray raises: nothing else would retry
                 await self._failed(managed, error)
@@ -306,11 +308,12 @@ class Supervisor:
         """Report it, and wait before the next attempt, in a new process: a half-failed start may hold a port."""
         managed.error = first_line(error)
         log.error("%s cannot start: %s", managed.name, managed.error)
-        await self._set(managed, "failed", managed.error)
+        self._note_down(managed)
+        await self._move(managed, ActorEvent.FAILS, managed.error)
         await asyncio.sleep(_FAILED_RETRY_S)
 
-    async def _set(self, managed: Managed, state: str, reason: str | None = None) -> None:
-        is_news, managed.state = managed.state != state, state
+    async def _move(self, managed: Managed, event: ActorEvent, reason: str | None = None) -> None:
+        is_news = managed.move(event)
         self._lifecycle.see(managed, reason)
         if is_news:
             await self._publish()
@@ -326,24 +329,29 @@ class Supervisor:
         return [
             Standby(managed.name, managed.handle, managed.started.pid, managed.started.node_id)
             for managed in self.actors.values()
-            if managed.name.startswith("standby-") and managed.state == "alive" and managed.started is not None
+            if managed.name.startswith("standby-") and managed.is_alive and managed.started is not None
         ]
 
     async def _down(self, managed: Managed, reason: str) -> None:
         """Have a standby take over the role of an actor that is down, if it has one; only then does the view change."""
-        if managed.state == "alive":
-            managed.down_since_s = time.monotonic()
-            if managed.started is not None and managed.started.broker is not None:
-                standby = self.standbys.find(managed.started.node_id)
-                managed.standby_pid = standby.pid if standby else None
-                asyncio.get_running_loop().call_later(KEEP_S + _RETRY_S, self._changed)
+        self._note_down(managed)
         if not managed.is_role or not self._cover:
-            await self._set(managed, "restarting", reason)
+            await self._move(managed, ActorEvent.IS_LOST, reason)
             return
-        managed.state = "restarting"
+        managed.move(ActorEvent.IS_LOST)
         self._lifecycle.see(managed, reason)
         if managed.covering is None:
             self._begin_to_cover(managed)
+
+    def _note_down(self, managed: Managed) -> None:
+        """Note when an actor that serves is lost, and a gateway's standby, which has its sockets for a while."""
+        if not managed.is_alive:
+            return
+        managed.down_since_s = time.monotonic()
+        if managed.started is not None and managed.started.broker is not None:
+            standby = self.standbys.find(managed.started.node_id)
+            managed.standby_pid = standby.pid if standby else None
+            asyncio.get_running_loop().call_later(KEEP_S + _RETRY_S, self._changed)
 
     def _begin_to_cover(self, managed: Managed) -> None:
         managed.covering = asyncio.get_running_loop().create_task(self._keep_covered(managed))
@@ -402,7 +410,7 @@ class Supervisor:
         """
         async with self._moving:
             managed = self.actors[name]
-            if managed.state == "alive" and managed.started is not None and managed.started.node_id == node_id:
+            if managed.is_alive and managed.started is not None and managed.started.node_id == node_id:
                 return
             self._tasks.pop(name).cancel()
             self._lifecycle.moves(managed, node_id)
@@ -410,6 +418,7 @@ class Supervisor:
             try:
                 await self._vacate(managed)
             finally:
+                managed.move(ActorEvent.IS_LOST)  # also if it could not be ended in order
                 managed.handle = managed.started = None
                 managed.leaves = False
                 self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(managed))
@@ -424,7 +433,7 @@ class Supervisor:
             serving = await self._cease_to_cover(managed)
             predecessor = serving.standby.handle if serving else managed.handle
             managed.active_standby = await self._activate_standby(managed, predecessor) or serving
-            managed.state = "restarting"
+            managed.move(ActorEvent.IS_LOST)
             self._lifecycle.see(managed)
             await self._publish()
         if managed.handle is not None:
@@ -436,7 +445,7 @@ class Supervisor:
     async def _alive_itself(self, managed: Managed) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_MOVE_S), self._settled:
-                await self._settled.wait_for(lambda: managed.state == "alive")
+                await self._settled.wait_for(lambda: managed.is_alive)
 
     async def forget(self, name: str) -> None:
         """Stop an actor and no longer manage it; its clients leave it first.
@@ -459,7 +468,7 @@ class Supervisor:
 
     async def _leave(self, managed: Managed) -> None:
         """Have the clients of a gateway leave, while it still serves them: others lead what it has led."""
-        if managed.state != "alive" or managed.started is None or managed.started.broker is None:
+        if not managed.is_alive or managed.started is None or managed.started.broker is None:
             return
         managed.leaves = True
         await self._publish()
@@ -475,7 +484,7 @@ class Supervisor:
                 await managed.handle.stop.remote()
         except (TimeoutError, RayError) as error:
             log.warning("%s did not stop by itself: %r", managed.name, error)
-        managed.state = "stopped"
+        managed.move(ActorEvent.STOPS)
         await asyncio.to_thread(ray.kill, managed.handle, no_restart=True)
 
 

@@ -12,6 +12,7 @@ import pytest
 from muster.actors.controller.lifecycle import ControllerSeen, Lifecycle, Server
 from muster.actors.controller.managed import Managed
 from muster.actors.controller.standbys import ActiveStandby, Standby
+from muster.actors.controller.state import ActorState
 from muster.actors.runtime.event_writer import EventWriter
 from muster.actors.runtime.started import Started
 from tests.table_rows import table_rows
@@ -39,14 +40,14 @@ def begin(world: World, managed: Managed) -> None:
 def serve(world: World, managed: Managed, pid: int, epoch: int = -1, node_id: str = "n1") -> None:
     managed.started, managed.state, managed.active_standby = (
         Started(pid=pid, node_id=node_id, epoch=epoch),
-        "alive",
+        ActorState.ALIVE,
         None,
     )
     world.lifecycle.see(managed)
 
 
 def lose(world: World, managed: Managed, reason: str) -> None:
-    managed.state = "restarting"
+    managed.state = ActorState.RESTARTING
     world.lifecycle.see(managed, reason)
 
 
@@ -87,7 +88,7 @@ def test_a_new_reason_why_an_actor_cannot_start_is_reported(world: World) -> Non
     for error in (None, "no port", "no port", "no disk"):
         world.log.error = error
         begin(world, world.log)
-        world.log.state = "failed"
+        world.log.state = ActorState.FAILED
         world.lifecycle.see(world.log, error)
     assert [(row[1], row[4]) for row in world.new_rows()] == [
         ("starting", None),
@@ -154,7 +155,7 @@ def test_what_a_new_controller_finds_was_not_started_for_it(world: World) -> Non
 
 def test_what_is_stopped_is_not_lost(world: World) -> None:
     serve(world, world.log, 11)
-    world.log.state = "stopped"
+    world.log.state = ActorState.DEAD
     world.lifecycle.stopped(world.log)
     world.lifecycle.stopped(world.offsets)
     assert world.new_rows() == [("log-0", "serving", 11, None, None), ("log-0", "stopped", 11, None, None)]

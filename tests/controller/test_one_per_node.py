@@ -21,7 +21,7 @@ class Nodes:
     def _run(self, name: str, home: str | None) -> None:
         """Each begins after those before."""
         started = None if home is None else SimpleNamespace(node_id=home, began_ms=len(self.actors))
-        self.actors[name] = SimpleNamespace(name=name, state="alive", started=started)
+        self.actors[name] = SimpleNamespace(name=name, is_alive=True, started=started)
 
     def _start(self, node_id: str, number: int) -> None:
         self._run(f"gateway-{number}", node_id)

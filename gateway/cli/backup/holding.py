@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import ray
 from ray.exceptions import RayError
 
+from muster.actors.controller.state import ActorState
 from muster.actors.log.upkeep.hold import MAX_HOLD_S
 from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.settings import NAMESPACE
@@ -54,7 +55,9 @@ def longest(held_ms: Mapping[str, float]) -> str:
 
 
 def _handles(status: dict[str, Any]) -> dict[str, Any]:
-    names = [actor["name"] for actor in status["actors"] if _has_logs(actor) and actor["state"] == "alive"]
+    names = [
+        actor["name"] for actor in status["actors"] if _has_logs(actor) and actor["state"] == ActorState.ALIVE.value
+    ]
     return {name: ray.get_actor(name, NAMESPACE) for name in names}
 
 

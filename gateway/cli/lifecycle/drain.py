@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from muster.actors.controller.state import NodeState
 from muster.actors.runtime import terminal
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
@@ -18,6 +19,7 @@ from muster.gateway.cli.running import by_storage_or_address, connected
 
 _POLL_S = 0.3
 _SHOWN = 6
+_EMPTY = (NodeState.DRAINED.value, NodeState.DEAD.value)
 Node = Mapping[str, Any]
 """Node as in ``muster status --json``."""
 
@@ -57,7 +59,7 @@ def node_of(text: str, nodes: Sequence[Node], *, undo: bool = False) -> Node:
     """Return the node with that id, beginning of an id, or address. Raises CliError unless one fits and may be
     drained."""
     meant = [node for node in nodes if text and (node["address"] == text or node["node_id"].startswith(text))]
-    alive = [node for node in meant if node["state"] != "dead"]
+    alive = [node for node in meant if node["state"] != NodeState.DEAD.value]
     if not meant:
         raise CliError(f"no node {text}; muster status shows ids and addresses")
     if not alive:
@@ -65,7 +67,7 @@ def node_of(text: str, nodes: Sequence[Node], *, undo: bool = False) -> Node:
     if len(alive) > 1:
         ids = ", ".join(node["node_id"] for node in alive)
         raise CliError(f"{text} is {len(alive)} nodes: {ids}; give more of the id")
-    if not undo and not any(node["state"] == "alive" and node is not alive[0] for node in nodes):
+    if not undo and not any(node["state"] == NodeState.ALIVE.value and node is not alive[0] for node in nodes):
         raise CliError(f"node {text} is the last one that is not drained; add a node first, or undo another drain")
     return alive[0]
 
@@ -86,7 +88,7 @@ def _wait(
         except away:  # the controller itself moves
             node = None
         if node is not None:
-            if node["state"] in ("drained", "dead"):
+            if node["state"] in _EMPTY:
                 return
             if node["actors"] != reported:
                 reported = node["actors"]

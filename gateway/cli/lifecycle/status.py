@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from muster.actors.controller.state import ActorState
 from muster.actors.runtime import rich_console, terminal
 from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli.output import counted, is_wide, print_json, print_table, print_text, with_wide
@@ -36,7 +37,7 @@ _TURNED_AWAY = (
     Column("LAST (UTC)", optional=1),
     Column("MEND", optional=2),
 )
-_ALIVE = "alive"
+_ALIVE = ActorState.ALIVE.value
 
 
 @click.command(epilog="Example: muster status --storage ./muster-data --json")
