@@ -142,7 +142,7 @@ def start_forks(path: Path) -> subprocess.Popen[bytes]:
         listener.bind(str(path))
         listener.listen(_FORKS_BACKLOG)  # launchers that come before it is ready wait
         return subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("worker_forks.py")), str(listener.fileno())],
+            [sys.executable, "-P", str(Path(__file__).with_name("worker_forks.py")), str(listener.fileno())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             env=environment_to_import(),

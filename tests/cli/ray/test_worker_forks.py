@@ -24,6 +24,7 @@ arrow = sys.modules.get("ray._private.arrow_serialization")
 print(json.dumps({
     "arguments": sys.argv[1:], "name": __name__, "folder": os.getcwd(), "mark": os.environ.get("MARK"),
     "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    "path": sys.path,
     "leads_group": os.getpgrp() == os.getpid(),
     "has_actors": "muster.gateway.actor" in sys.modules,
     "without_arrow": arrow is not None and not hasattr(arrow, "__file__"),
@@ -83,6 +84,12 @@ def test_actor_is_forked_with_all_that_its_process_would_have(tmp_path: Path, fo
                 "without_arrow": True,
             }.items()
         )
+
+
+def test_actor_imports_nothing_from_the_folder_of_the_program_that_forks(tmp_path: Path, forks: Path) -> None:
+    """Its modules have names that a library may have, too."""
+    folder = Path(worker_launch.__file__).resolve().parent
+    assert folder not in [Path(entry).resolve() for entry in started(tmp_path, forks, *OPTIONS)["path"]]
 
 
 def test_schemas_are_loaded_while_nothing_is_requested(tmp_path: Path, forks: Path) -> None:
