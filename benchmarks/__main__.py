@@ -17,6 +17,7 @@ _COMMANDS = {
     "lag": "lag:main",
     "attribution": "attribution.__main__:main",
     "path": "path.command:main",
+    "ray": "ray_internals:main",
     "fetch-cost": "fetching.cost:main",
     "fetch-sessions": "fetching.sessions:main",
     "spark": "spark.scale:main",

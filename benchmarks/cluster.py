@@ -39,8 +39,10 @@ class Cluster:
         self._ready_file = folder / "ready.json"
         self._log = folder / "muster.log"
         sets = [item for name, value in properties.items() for item in ("--set", f"{name}={value}")]
-        self._command = [
-            *(*_MUSTER, "up", "--gateways", str(gateways), "--storage", str(self.storage)),
+        self.program = list(_MUSTER)
+        """Command that is ``muster``; may be set before the start."""
+        self._arguments = [
+            *("up", "--gateways", str(gateways), "--storage", str(self.storage)),
             *(() if "listeners" in properties else ("--port", "0")),
             *("--ready-file", str(self._ready_file), *sets),
             *(("--zookeeper", zookeeper) if zookeeper else ()),
@@ -49,7 +51,7 @@ class Cluster:
     def __enter__(self) -> Cluster:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                bound(self._command),
+                bound([*self.program, *self._arguments]),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
