@@ -24,6 +24,14 @@ _TIMEOUT_MS = 15_000
 _TOPIC, _SET, _RESET = 2, 0, 1
 """The type of a resource, and what IncrementalAlterConfigs does with a config."""
 _DEFAULT = "DEFAULT_CONFIG"
+_SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: _DEFAULT,
+}
+"""Those of a topic's configs; ``muster.actors.config.rows`` has all, and takes long to import."""
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
@@ -182,14 +190,12 @@ def _partitions(client: Gateways, name: str) -> list[dict[str, Any]]:
 
 
 def _configs(client: Gateways, name: str) -> list[dict[str, Any]]:
-    from muster.actors.config.rows import ConfigSource  # it takes long
-
     resource = {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": None}
     body = {"resources": [resource], "include_synonyms": False, "include_documentation": False}
     (found,) = client.request(*_DESCRIBE_CONFIGS, body).results
     check(found, f"configs of topic {name} cannot be read")
     return [
-        {"name": entry.name, "value": entry.value, "source": ConfigSource(entry.config_source).name}
+        {"name": entry.name, "value": entry.value, "source": _SOURCES.get(entry.config_source, "UNKNOWN_CONFIG")}
         for entry in sorted(found.configs, key=lambda entry: str(entry.name))
     ]
 
