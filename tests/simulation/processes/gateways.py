@@ -20,6 +20,7 @@ from muster.actors.wire.internal.envelope import Kind
 from muster.actors.wire.internal.leases import MemberLease
 from muster.actors.wire.internal.listener import Peer, Server
 from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.framing import Framer
 from muster.gateway.listener.leased import LATER, LeasedHeartbeats
 from muster.placement.view import Endpoint
 from tests.simulation.processes.acknowledged import Acknowledged, Handled
@@ -33,6 +34,20 @@ Respond = Callable[[bytes | None], None]
 _AGAIN_MS = 50
 
 
+class _WatchedFramer(Framer):
+    """Calls ``comes`` with each message before it is served."""
+
+    def __init__(self, limit_bytes: int, comes: Callable[[bytes], None]) -> None:
+        super().__init__(limit_bytes)
+        self._comes = comes
+
+    def feed(self, data: bytes) -> list[bytes]:
+        messages = super().feed(data)
+        for message in messages:
+            self._comes(message)
+        return messages
+
+
 class WatchedPeer(Peer):
     """A gateway's connection, on the copy's side; requests and responses are noted as they pass."""
 
@@ -44,12 +59,13 @@ class WatchedPeer(Peer):
         self._sessions = sessions
         self._handled: dict[int, tuple[Handled, codec.Header, Any]] = {}
         self._number = next(sessions.peers)
+        self._framer = _WatchedFramer(self._framer.limit_bytes, self._comes)
 
     def __hash__(self) -> int:
         """Hash by number: sets of peers have the same order in every run of a seed."""
         return self._number
 
-    def _receive(self, message: bytes) -> None:
+    def _comes(self, message: bytes) -> None:
         if self._proven and message[0] == Kind.REQUEST:
             token, _, frame = envelope.read_request(message)
             header = codec.decode_header(frame)
@@ -57,7 +73,6 @@ class WatchedPeer(Peer):
             handled = self._acknowledged.handled(self._epoch, header.api_key, entity)
             self._handled[token] = handled, header, entity
             self._sessions.sign(self._copy, self._epoch, entity)
-        super()._receive(message)
 
     def reply(self, token: int, frame: bytes) -> None:
         found = self._handled.pop(token, None)
