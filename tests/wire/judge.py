@@ -11,7 +11,8 @@ from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
 from muster.actors.wire.kafka import codec
-from muster.actors.wire.kafka.reader import MAX_ELEMENTS, UNREADABLE, reader, step_reader
+from muster.actors.wire.kafka.lengths import MAX_ELEMENTS, UNREADABLE
+from muster.actors.wire.kafka.reader import reader, step_reader
 from muster.actors.wire.kafka.schema import entity_of
 from muster.actors.wire.kafka.steps import finish
 from tests.wire.bounds import OddNull, check_lengths, with_durations_cut, without_unknown_tags

@@ -11,7 +11,7 @@ import pytest
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import UndecodableRequest
 from muster.actors.wire.kafka.framing import Framer
-from muster.actors.wire.kafka.reader import MAX_ELEMENTS
+from muster.actors.wire.kafka.lengths import MAX_ELEMENTS
 
 MAX_BYTES_PER_ELEMENT = 700
 """Memory of a struct with a string, and an array with one more such struct."""

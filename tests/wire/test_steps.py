@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from muster.actors.wire.kafka import codec
-from muster.actors.wire.kafka.reader import MAX_ELEMENTS
+from muster.actors.wire.kafka.lengths import MAX_ELEMENTS
 from muster.actors.wire.kafka.step_writer import encode_response_in_steps
 from muster.actors.wire.kafka.steps import finish
 from tests.fuzz.frames import Generator

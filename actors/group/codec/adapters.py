@@ -6,15 +6,14 @@ passes the names, and an id without a name is answered UNKNOWN_TOPIC_ID.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from muster.actors.group.codec.plain_commits import PlainCommit, read_plain_commit
-from muster.actors.group.codec.plain_fetches import PlainFetch, read_plain_fetch, write_plain_fetch
+from muster.actors.group.codec.plain_fetches import write_plain_fetch
 from muster.actors.group.messages import (
     NO_GENERATION,
     NO_LEADER_EPOCH,
@@ -50,6 +49,7 @@ from muster.actors.group.messages import (
 )
 from muster.actors.group.types import GroupId, MemberId
 from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.into import Column, Each, First, Into, Mapped, Only, Or, Taken, Version
 
 OFFSET_COMMIT = 8
 OFFSET_FETCH = 9
@@ -65,6 +65,9 @@ OFFSET_DELETE = 47
 CONSUMER_GROUP_HEARTBEAT = 68
 CONSUMER_GROUP_DESCRIBE = 69
 
+FIRST_WITH_GROUPS = 8
+"""OffsetFetch version (KIP-709)."""
+
 TopicNames = Mapping[UUID, str]
 _NO_NAMES: TopicNames = {}
 _NO_ID = UUID(int=0)
@@ -75,14 +78,11 @@ def read(header: codec.Header, frame: bytes) -> Request:
 
     Raises KeyError for an API that is not a group API.
     """
-    if header.api_key == OFFSET_COMMIT:
-        plain = read_plain_commit(header.api_version, frame, header.end)
-        if plain is not None:
-            return _plain_commit(header.api_version, plain)
-    elif header.api_key == OFFSET_FETCH:
-        fetch = read_plain_fetch(header.api_version, frame, header.end)
-        if fetch is not None:
-            return _plain_fetch(header.api_version, fetch)
+    key, version = header.api_key, header.api_version
+    into = _OF_ONE_GROUP if key == OFFSET_FETCH and version < FIRST_WITH_GROUPS else READ_INTO.get(key)
+    if into is not None:
+        request: Request = codec.decode_request(header, frame, into=into)
+        return request
     return decode(header.api_key, header.api_version, codec.decode_request(header, frame))
 
 
@@ -190,22 +190,6 @@ def _offset_commit(version: int, entity: Any, names: TopicNames) -> OffsetCommit
     )
 
 
-def _plain_commit(version: int, plain: PlainCommit) -> OffsetCommit:
-    return OffsetCommit(
-        api_version=version,
-        group_id=GroupId(plain.group_id),
-        generation_id=plain.generation_id,
-        member_id=MemberId(plain.member_id),
-        group_instance_id=plain.group_instance_id,
-        topics=tuple(
-            [
-                CommitTopic(name, None, indexes, offsets, leader_epochs, ("",) * len(indexes))
-                for name, indexes, offsets, leader_epochs in plain.topics
-            ]
-        ),
-    )
-
-
 def _txn_offset_commit(version: int, entity: Any, names: TopicNames) -> TxnOffsetCommit:
     return TxnOffsetCommit(
         api_version=version,
@@ -234,22 +218,12 @@ def _commit_topic(topic: Any, names: TopicNames) -> CommitTopic:
 
 
 def _offset_fetch(version: int, entity: Any, names: TopicNames) -> OffsetFetch:
-    groups = entity.groups if version >= 8 else (entity,)
+    groups = entity.groups if version >= FIRST_WITH_GROUPS else (entity,)
     return OffsetFetch(
         api_version=version,
         groups=tuple(_offset_fetch_group(group, names) for group in groups),
         require_stable=codec.field(entity, "require_stable", False),
     )
-
-
-def _plain_fetch(version: int, plain: PlainFetch) -> OffsetFetch:
-    group = OffsetFetchGroup(
-        group_id=GroupId(plain.group_id),
-        member_id=None if plain.member_id is None else MemberId(plain.member_id),
-        member_epoch=plain.member_epoch,
-        topics=tuple([FetchTopic(name=name, partitions=partitions) for name, partitions in plain.topics]),
-    )
-    return OffsetFetch(api_version=version, groups=(group,), require_stable=plain.require_stable)
 
 
 def _offset_fetch_group(group: Any, names: TopicNames) -> OffsetFetchGroup:
@@ -386,6 +360,106 @@ def _fetched(version: int, group: FetchedGroup) -> _FetchedGroup:
     return _FetchedGroup(group.throttle_time, group.group_id, group.error_code, in_rows)
 
 
+def _retention(retention_ms: int) -> int | None:
+    return None if retention_ms == -1 else retention_ms
+
+
+def _owned(topics: Sequence[tuple[UUID | None, Sequence[int]]] | None) -> frozenset[tuple[UUID, int]] | None:
+    if topics is None:
+        return None
+    return frozenset((topic_id or _NO_ID, index) for topic_id, partitions in topics for index in partitions)
+
+
+_COMMIT_TOPICS = Each(
+    "topics",
+    Into(
+        CommitTopic,
+        name=Or("name", ""),
+        topic_id=Or("topic_id", None),
+        partitions=Column("partitions", "partition_index"),
+        offsets=Column("partitions", "committed_offset"),
+        leader_epochs=Column("partitions", "committed_leader_epoch", NO_LEADER_EPOCH),
+        metadata=Column("partitions", "committed_metadata"),
+    ),
+)
+_FETCH_GROUP = Into(
+    OffsetFetchGroup,
+    group_id="group_id",
+    member_id=Or("member_id", None),
+    member_epoch=Or("member_epoch", -1),
+    topics=Each(
+        "topics", Into(FetchTopic, name=Or("name", ""), topic_id=Or("topic_id", None), partitions="partition_indexes")
+    ),
+)
+_MEMBER: dict[str, Taken] = {
+    "api_version": Version,
+    "group_id": "group_id",
+    "member_id": "member_id",
+    "group_instance_id": Or("group_instance_id", None),
+}
+_OF_ONE_GROUP = Into(
+    OffsetFetch, api_version=Version, groups=Only(_FETCH_GROUP), require_stable=Or("require_stable", False)
+)
+READ_INTO = {
+    OFFSET_COMMIT: Into(
+        OffsetCommit,
+        **_MEMBER,
+        generation_id="generation_id_or_member_epoch",
+        retention_ms=Mapped(_retention, Or("retention_time", -1)),
+        topics=_COMMIT_TOPICS,
+    ),
+    OFFSET_FETCH: Into(
+        OffsetFetch,
+        api_version=Version,
+        groups=Each("groups", _FETCH_GROUP),
+        require_stable=Or("require_stable", False),
+    ),
+    TXN_OFFSET_COMMIT: Into(
+        TxnOffsetCommit,
+        api_version=Version,
+        transactional_id="transactional_id",
+        group_id="group_id",
+        producer_id="producer_id",
+        producer_epoch="producer_epoch",
+        generation_id=Or("generation_id", NO_GENERATION),
+        member_id=Or("member_id", NO_MEMBER),
+        group_instance_id=Or("group_instance_id", None),
+        topics=_COMMIT_TOPICS,
+    ),
+    JOIN_GROUP: Into(
+        JoinGroup,
+        **_MEMBER,
+        protocol_type="protocol_type",
+        protocols=Each("protocols", Into(tuple, name="name", metadata="metadata")),
+        session_timeout_ms="session_timeout",
+        rebalance_timeout_ms=First(("rebalance_timeout", "session_timeout")),
+        reason=Or("reason", None),
+    ),
+    SYNC_GROUP: Into(
+        SyncGroup,
+        **_MEMBER,
+        generation_id="generation_id",
+        protocol_type=Or("protocol_type", None),
+        protocol_name=Or("protocol_name", None),
+        assignments=Each("assignments", Into(tuple, member_id="member_id", assignment="assignment")),
+    ),
+    HEARTBEAT: Into(Heartbeat, **_MEMBER, generation_id="generation_id"),
+    CONSUMER_GROUP_HEARTBEAT: Into(
+        ConsumerGroupHeartbeat,
+        api_version=Version,
+        group_id="group_id",
+        member_id="member_id",
+        member_epoch="member_epoch",
+        instance_id="instance_id",
+        rack_id="rack_id",
+        rebalance_timeout_ms="rebalance_timeout",
+        topics="subscribed_topic_names",
+        regex=Or("subscribed_topic_regex", None),
+        server_assignor="server_assignor",
+        owned=Mapped(_owned, Each("topic_partitions", Into(tuple, topic_id="topic_id", partitions="partitions"))),
+    ),
+}
+"""Requests that clients send often are read into those of the core."""
 _DECODERS: dict[int, Callable[[int, Any, TopicNames], Request]] = {
     OFFSET_COMMIT: _offset_commit,
     OFFSET_FETCH: _offset_fetch,

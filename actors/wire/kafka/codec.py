@@ -23,16 +23,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 
 from muster.actors.wire.kafka.framing import Buffer
-from muster.actors.wire.kafka.reader import (
-    MAX_ELEMENTS,
-    UNREADABLE,
-    TooManyElements,
-    pass_over_tags,
-    reader,
-    splitter,
-    step_reader,
-    why,
-)
+from muster.actors.wire.kafka.into import Into
+from muster.actors.wire.kafka.lengths import MAX_ELEMENTS, UNREADABLE, TooManyElements, pass_over_tags, why
+from muster.actors.wire.kafka.reader import reader, splitter, step_reader
 from muster.actors.wire.kafka.schema import as_varint, nested_entity
 from muster.actors.wire.kafka.steps import Steps
 from muster.actors.wire.kafka.writer import Body, writer
@@ -158,15 +151,17 @@ def _has_flexible_header(api_key: int, version: int) -> bool:
         return False
 
 
-def decode_request(header: Header, frame: bytes, max_elements: int | None = None) -> Any:
-    """Return the body of a client's request as an entity of the version in the header. Raises UndecodableRequest.
+def decode_request(header: Header, frame: bytes, max_elements: int | None = None, into: Into | None = None) -> Any:
+    """Return the body of a client's request as an entity of the version in the header, or in another type.
+
+    Raises UndecodableRequest.
 
     Raises TooManyElements if there are more than ``max_elements`` in its arrays, where that is given. Bytes behind the
     body are ignored, as in Kafka: librdkafka sends some (confluentinc/librdkafka#5049).
     """
     kind = request_type(header.api_key, header.api_version)
     try:
-        return reader(kind)(frame, header.end, MAX_ELEMENTS if max_elements is None else max_elements)[0]
+        return reader(kind, into)(frame, header.end, MAX_ELEMENTS if max_elements is None else max_elements)[0]
     except UNREADABLE as error:
         if max_elements is not None and isinstance(error, TooManyElements):
             raise

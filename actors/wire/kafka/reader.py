@@ -5,8 +5,8 @@ is made for its elements, and all arrays of a message together have no more than
 the frame, and the function looks once, at its end, whether it has read beyond it. Fields of fixed size are read
 together, and with them the length that follows. Fields with tags that the schema does not know are passed over.
 
-An entity is read as a dataclass with the names of kio's fields. Durations and timestamps are milliseconds, error codes
-enums; a UUID of zeros is None.
+An entity is read as a dataclass with the names of kio's fields, or into a type of the caller's (``into.py``). Durations
+and timestamps are milliseconds, error codes enums; a UUID of zeros is None.
 
 Encodings (Kafka protocol guide, "Protocol Primitive Types"): STRING int16, BYTES, RECORDS and ARRAY int32, -1 is null;
 in flexible versions (KIP-482) an unsigned varint of the length plus one, 0 is null, and every entity ends with its
@@ -18,61 +18,45 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
-from uuid import UUID
 
-from kio.schema.errors import ErrorCode
-
-from muster.actors.wire.kafka.schema import MAX_STRING_BYTES, STRUCTS, Entity, Field, entity_of
+from muster.actors.wire.kafka.into import (
+    Column,
+    Each,
+    First,
+    Into,
+    Mapped,
+    Only,
+    Or,
+    Plan,
+    Taken,
+    Uniform,
+    many_reader,
+)
+from muster.actors.wire.kafka.lengths import HELPERS
+from muster.actors.wire.kafka.schema import STRUCTS, Entity, Field, entity_of
 from muster.actors.wire.kafka.source import Source, packed
 from muster.actors.wire.kafka.steps import Steps
 
 Read = Callable[[bytes, int, int], tuple[Any, int]]
-"""``read(frame, at, max_elements)``: the entity at that index, and the index behind it. Raises UNREADABLE."""
+"""``read(frame, at, max_elements)``: the entity at that index, and the index behind it. Raises lengths.UNREADABLE."""
 
 ReadInSteps = Callable[[bytes, int, int], Steps[tuple[Any, int]]]
 
-MAX_ELEMENTS = 100_000
-"""Limit of all arrays of a request together, tagged fields included.
-
-Kafka 4.4 allows a million for each array, earlier ones limit only the frame; but 100 MB may be fifty million names,
-which would take a minute to read, and gigabytes.
-"""
 _AT_ONCE = 16
 """Elements of a step."""
 _NUMBERS_AT_ONCE = 256
 """Numbers of a step."""
-_VARINT_BYTES = 5
-_ENDS = "the message ends in the middle"
-
-
-class LengthError(ValueError):
-    """A length in the message is negative, exceeds the bytes that follow, or is null where null is not allowed."""
-
-
-class TooManyElements(LengthError):
-    """The arrays of the message have more elements than they may have."""
-
-
-UNREADABLE = (ValueError, LookupError, struct.error)
-"""Errors for bytes that are no such entity; IndexError and struct.error behind the end."""
-
-
-def why(error: Exception) -> str:
-    """Return a short text for any of UNREADABLE: the repr of a UnicodeDecodeError would hold all of the bytes."""
-    if isinstance(error, LengthError):
-        return str(error)
-    if isinstance(error, IndexError | struct.error):
-        return _ENDS
-    return f"{type(error).__name__}: {error}"
+_AT_ONCE_COLUMNS = 512
+"""Elements of an array that one struct reads."""
 
 
 @cache
-def reader(kind: Any) -> Read:
-    """Return a reader of entities of that class."""
-    return _Reading(entity_of(kind)).made()
+def reader(kind: Any, into: Into | None = None) -> Read:
+    """Return a reader of entities of that class, or into another type."""
+    return _Reading(entity_of(kind), into).made()
 
 
 @cache
@@ -100,9 +84,12 @@ class _Reading:
     over.
     """
 
-    def __init__(self, entity: Entity, *, in_steps: bool = False) -> None:
+    keeps_checking = True
+    """Whether what is not wanted is checked like all else."""
+
+    def __init__(self, entity: Entity, into: Into | None = None, *, in_steps: bool = False) -> None:
         self._in_steps = in_steps
-        self._source = Source("read(frame, at, left)", _HELPERS)
+        self._source = Source("read(frame, at, left)", HELPERS)
         self._formats = ""
         self._variables: list[str] = []
         self._behind: list[str] = []
@@ -110,28 +97,126 @@ class _Reading:
         add("size = len(frame)")
         if in_steps:
             add("steps = 0", "if steps: yield")
-        value = self._message(entity)
+        value = self._message(entity, into)
         add("if at > size: raise beyond()", f"return {value}, at")
 
     def made(self) -> Callable[..., Any]:
         """Return the reader."""
         return self._source.made()
 
-    def _message(self, entity: Entity) -> str:
+    def _message(self, entity: Entity, into: Into | None) -> str:
         """Read it, and return an expression of what the reader returns."""
-        return self._entity(entity)
+        return self._entity(entity, into)
 
-    def _entity(self, entity: Entity, *, is_wanted: bool = True) -> str:
+    def _entity(self, entity: Entity, into: Into | None = None, *, is_wanted: bool = True) -> str:
         """Read one, and return an expression of it."""
+        if into is not None:
+            return self._into(entity, into)
         values = {field.name: self._field(field, is_wanted=is_wanted) for field in entity.fields}
         if entity.is_flexible:
-            values |= self._tags(entity.tagged if is_wanted else ())
+            values |= self._tags(entity.tagged if is_wanted or self.keeps_checking else ())
         self._flush()
         if not is_wanted:
             return ""
         names = entity.names
         made = self._source.name_of(class_of(entity.name, names))
         return f"{made}({', '.join(values[name] for name in names)})"
+
+    def _into(self, entity: Entity, into: Into) -> str:
+        plan = Plan(entity, into)
+        values: dict[Any, str] = {}
+        for field in entity.fields:
+            if field.name in plan.columns:
+                values |= self._columns(field, plan.columns[field.name])
+            else:
+                each = plan.each.get(field.name)
+                is_wanted = each is not None or field.name in plan.names
+                value = self._array(field, each.into) if each is not None else self._field(field, is_wanted=is_wanted)
+                values[each or field.name] = value
+        if entity.is_flexible:
+            values |= self._tags(entity.tagged)
+        self._flush()
+        return self._made(entity, into, values)
+
+    def _made(self, entity: Entity, into: Into, values: Mapping[Any, str]) -> str:
+        """Return an expression of the call of a type."""
+        arguments = {name: self._taken(entity, taken, values) for name, taken in into.taken.items()}
+        if into.make is tuple:
+            return f"({', '.join(arguments.values())},)"
+        made = self._source.name_of(into.make)
+        return f"{made}({', '.join(f'{name}={value}' for name, value in arguments.items())})"
+
+    def _taken(self, entity: Entity, taken: Taken, values: Mapping[Any, str]) -> str:
+        match taken:
+            case Mapped():
+                return f"{self._source.name_of(taken.function)}({self._taken(entity, taken.taken, values)})"
+            case Only():
+                return f"({self._made(entity, taken.into, values)},)"
+            case Or():
+                return values.get(taken.name) or self._source.name_of(taken.default)
+            case First():
+                return next(values[name] for name in taken.names if name in values)
+            case str() | Each() | Column():
+                return values[taken]
+        return str(entity.version)
+
+    def _columns(self, field: Field, columns: Sequence[Column]) -> dict[Column, str]:
+        """Read the elements of an array in columns: at once if all have the same size, as nearly always."""
+        source, entity = self._source, entity_of(field.nested)
+        values = {column: source.fresh() for column in columns}
+        known = {each.name: each for each in entity.fields}
+        count = self._count(field)
+        for column in columns:
+            source.add(f"{values[column]} = ()")
+        with source.block(f"if {count} > 0:"):
+            self._room(field, count)
+            lists = {column: f"{values[column]}.append" for column in columns if column.name in known}
+            uniform = Uniform.of(entity)
+            is_uniform = uniform is not None and uniform.has([column.name for column in columns])
+            if uniform is not None and is_uniform:
+                self._at_once(uniform, count, values)
+            with source.block(f"if not {values[columns[0]]}:" if is_uniform else "if True:"):
+                source.add(*(f"{values[column]} = []" for column in lists))
+                with source.block(f"for _ in range({count}):"):
+                    read = {
+                        each.name: self._field(each, is_wanted=each.name in {c.name for c in columns})
+                        for each in entity.fields
+                    }
+                    if entity.is_flexible:
+                        self._tags(entity.tagged)
+                    self._flush()
+                    source.add(*(f"{append}({read[column.name]})" for column, append in lists.items()))
+                source.add(*(f"{values[column]} = tuple({values[column]})" for column in lists))
+            for column in columns:
+                if column not in lists:
+                    source.add(f"{values[column]} = ({source.name_of(column.default)},) * {count}")
+        source.add(f"elif {count}: raise negative({count})")
+        return values
+
+    def _at_once(self, uniform: Uniform, count: str, values: Mapping[Column, str]) -> None:
+        """Read all elements with one struct, if their strings are all empty, or null, and none has tagged fields."""
+        source, several, every = self._source, self._source.fresh(), len(uniform.names)
+        with source.block(f"if {count} <= {_AT_ONCE_COLUMNS}:"):
+            many = source.name_of(many_reader(uniform.formats))
+            source.add(f"{several} = {many}({count})(frame, at)")
+            conditions, texts = [], {}
+            for place, (name, empty, null) in enumerate(zip(uniform.names, uniform.empty, uniform.null, strict=True)):
+                if empty is None:
+                    continue
+                texts[name] = lengths = self._source.fresh()
+                source.add(f"{lengths} = {several}[{place}::{every}]")
+                is_null = f" or {lengths}.count({null}) == {count}" if null is not None else ""
+                conditions.append(f"({lengths}.count({empty}) == {count}{is_null})")
+            with source.block(f"if {' and '.join(conditions) or 'True'}:"):
+                for column, value in values.items():
+                    if column.name in texts:
+                        lengths = texts[column.name]
+                        null = uniform.null[uniform.names.index(column.name)]
+                        text = "''" if null is None else f"'' if {lengths}[0] != {null} else None"
+                        source.add(f"{value} = ({text},) * {count}")
+                    elif column.name in uniform.names:
+                        source.add(f"{value} = {several}[{uniform.names.index(column.name)}::{every}]")
+                source.add(f"at += {uniform.size_bytes} * {count}")
 
     def _fixed(self, formats: str) -> str:
         """Have a value of fixed size read with its neighbours."""
@@ -193,14 +278,14 @@ class _Reading:
         value, source = self._source.fresh(), self._source
         length = self._length("B" if field.is_compact else "h" if is_string else "i")
         content = [f"end = at + {length}{' - 1' * field.is_compact}", "at = end"]
-        if is_wanted:
+        if is_wanted or (is_string and self.keeps_checking):
             content.insert(1, f"{value} = frame[at:end]" + ".decode()" * is_string)
         with source.block(f"if 0 < {length} < 128:" if field.is_compact else f"if {length} >= 0:"):
             source.add(*content)
         if is_nullable:
             source.add(f"elif {length} == {'0' if field.is_compact else '-1'}: {value} = None")
         if field.is_compact:
-            long = ("long_string" if is_wanted else "long_text") if is_string else "long_bytes"
+            long = ("long_string" if is_wanted or self.keeps_checking else "long_text") if is_string else "long_bytes"
             source.add(f"else: {value}, at = {long}(frame, at, {length}, {is_nullable})")
         else:
             source.add(f"else: raise negative({length})")
@@ -216,19 +301,28 @@ class _Reading:
                 source.add(f"{value} = {one}")
         return value
 
-    def _array(self, field: Field, *, is_wanted: bool = True) -> str:
-        value, source = self._source.fresh(), self._source
+    def _count(self, field: Field) -> str:
+        """Read the number of an array's elements, -1 for null, and return its variable."""
         count = self._length("B" if field.is_compact else "i")
         if field.is_compact:
-            source.add(f"if {count} > 127: {count}, at = varint(frame, at, {count})", f"{count} -= 1")
+            self._source.add(f"if {count} > 127: {count}, at = varint(frame, at, {count})", f"{count} -= 1")
+        return count
+
+    def _room(self, field: Field, count: str) -> None:
+        """Check that there may be so many elements."""
+        self._source.add(
+            f"if {count} * {_least_bytes(field)} > size - at: raise too_long({count}, size - at)",
+            f"left -= {count}",
+            "if left < 0: raise too_many()",
+        )
+
+    def _array(self, field: Field, into: Into | None = None, *, is_wanted: bool = True) -> str:
+        value, source = self._source.fresh(), self._source
+        count = self._count(field)
         with source.block(f"if {count} > 0:"):
-            source.add(
-                f"if {count} * {_least_bytes(field)} > size - at: raise too_long({count}, size - at)",
-                f"left -= {count}",
-                "if left < 0: raise too_many()",
-            )
+            self._room(field, count)
             if is_wanted:
-                self._elements(field, count, value)
+                self._elements(field, count, value, into)
             elif field.kafka_type in STRUCTS:
                 source.add(f"at += {_least_bytes(field)} * {count}")
             else:
@@ -240,14 +334,14 @@ class _Reading:
         source.add(f"else: raise negative({count})")
         return value
 
-    def _element(self, field: Field, *, is_wanted: bool = True) -> str:
+    def _element(self, field: Field, into: Into | None = None, *, is_wanted: bool = True) -> str:
         if field.nested is not None:
-            return self._entity(entity_of(field.nested), is_wanted=is_wanted)
+            return self._entity(entity_of(field.nested), into, is_wanted=is_wanted)
         one = self._one(field, is_wanted=is_wanted)
         self._flush()
         return one
 
-    def _elements(self, field: Field, count: str, value: str) -> None:
+    def _elements(self, field: Field, count: str, value: str, into: Into | None = None) -> None:
         """Read the elements of an array, of which there is one at least."""
         source, form = self._source, STRUCTS.get(field.kafka_type, "")
         if form and field.kafka_type not in ("uuid", "error_code"):
@@ -255,7 +349,7 @@ class _Reading:
             return
         source.add(f"{value} = []")
         with source.block(f"for _ in range({count}):"):
-            source.add(f"{value}.append({self._element(field)})")
+            source.add(f"{value}.append({self._element(field, into)})")
             if self._in_steps:
                 source.add("steps += 1", f"if not steps % {_AT_ONCE}: yield")
         source.add(f"{value} = tuple({value})")
@@ -300,7 +394,9 @@ class _Reading:
 class _Splitting(_Reading):
     """The source of a reader of a message's last array: its elements are passed over, and cut out as they are."""
 
-    def _message(self, entity: Entity) -> str:
+    keeps_checking = False
+
+    def _message(self, entity: Entity, into: Into | None) -> str:
         *before, last = entity.fields
         for field in before:
             self._field(field, is_wanted=False)
@@ -309,7 +405,7 @@ class _Splitting(_Reading):
             self._tags(())
         return value
 
-    def _elements(self, field: Field, count: str, value: str) -> None:
+    def _elements(self, field: Field, count: str, value: str, into: Into | None = None) -> None:
         source, begin = self._source, self._source.fresh()
         source.add(f"{value} = []")
         with source.block(f"for _ in range({count}):"):
@@ -364,124 +460,3 @@ def _as_read(default: Any) -> Any:
         values = (_as_read(getattr(default, name)) for name in entity.names)
         return class_of(entity.name, entity.names)(*values)
     return default
-
-
-def _varint(frame: bytes, at: int, first: int) -> tuple[int, int]:
-    """Return the varint with that first byte, of which the second is at that index, and the index behind it."""
-    value = first & 0x7F
-    if first < 0x80:
-        return value, at
-    for shift in range(7, 7 * _VARINT_BYTES, 7):
-        byte = frame[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise LengthError(f"a varint of more than {_VARINT_BYTES} bytes")
-
-
-def _long_bytes(frame: bytes, at: int, first: int, is_nullable: bool, max_bytes: int | None = None) -> Any:
-    """Return compact bytes, and the index behind them; ``first``: the first byte of their length."""
-    length, at = _varint(frame, at, first)
-    if not length:
-        if not is_nullable:
-            raise _null()
-        return None, at
-    end = at + length - 1
-    if max_bytes is not None and length - 1 > max_bytes:
-        raise LengthError(f"a string of {length - 1} bytes")
-    if end > len(frame):
-        raise LengthError(f"a field of {length - 1} bytes in the last {len(frame) - at} bytes")
-    return frame[at:end], end
-
-
-def _long_text(frame: bytes, at: int, first: int, is_nullable: bool) -> Any:
-    """:func:`_long_bytes` of a string."""
-    return _long_bytes(frame, at, first, is_nullable, MAX_STRING_BYTES)
-
-
-def _long_string(frame: bytes, at: int, first: int, is_nullable: bool) -> Any:
-    """Return a compact string, and the index behind it."""
-    data, at = _long_text(frame, at, first, is_nullable)
-    return data if data is None else data.decode(), at
-
-
-def tag_count(frame: bytes, at: int, first: int, left: int) -> tuple[int, int, int]:
-    """Return the number of tagged fields, the index of the first, and how many more elements there may be."""
-    count, at = _varint(frame, at, first)
-    if 2 * count > len(frame) - at:
-        raise LengthError(f"{count} tagged fields in the last {len(frame) - at} bytes")
-    if count > left:
-        raise _too_many()
-    return count, at, left - count
-
-
-def _tag_head(frame: bytes, at: int) -> tuple[int, int, int]:
-    """Return a field's tag, its size, and the index of its value."""
-    tag, at = _varint(frame, at + 1, frame[at])
-    size, at = _varint(frame, at + 1, frame[at])
-    if size > len(frame) - at:
-        raise LengthError(f"a field of {size} bytes in the last {len(frame) - at} bytes")
-    return tag, size, at
-
-
-def pass_over_tags(frame: bytes, at: int, first: int, left: int) -> tuple[int, int]:
-    """Pass over tagged fields, and return the index behind them, and how many more elements there may be.
-
-    ``first``: the first byte of their count, which is in front of that index. Raises UNREADABLE.
-    """
-    count, at, left = tag_count(frame, at, first, left)
-    for _ in range(count):
-        _, size, at = _tag_head(frame, at)
-        at += size
-    return at, left
-
-
-def _too_long(count: int, rest: int) -> LengthError:
-    return LengthError(f"an array of {count} elements in the last {rest} bytes")
-
-
-def _too_many() -> TooManyElements:
-    return TooManyElements(f"more than {MAX_ELEMENTS} elements")
-
-
-def _null() -> LengthError:
-    return LengthError("null where it is not allowed")
-
-
-def _negative(length: int) -> LengthError:
-    """-1 is null."""
-    return _null() if length == -1 else LengthError(f"a length of {length}")
-
-
-def _other_size(tag: int, size: int) -> LengthError:
-    return LengthError(f"tagged field {tag} is not of the {size} bytes that it announces")
-
-
-def _beyond() -> LengthError:
-    return LengthError(_ENDS)
-
-
-@lru_cache(maxsize=4_096)
-def _uuid(data: bytes) -> UUID:
-    """Topics have few ids, and to make one takes a microsecond."""
-    return UUID(bytes=data)
-
-
-_HELPERS = {
-    "beyond": _beyond,
-    "error_codes": {int(code): code for code in ErrorCode},
-    "long_bytes": _long_bytes,
-    "long_string": _long_string,
-    "long_text": _long_text,
-    "negative": _negative,
-    "other_size": _other_size,
-    "pass_over": pass_over_tags,
-    "tag_count": tag_count,
-    "tag_head": _tag_head,
-    "too_long": _too_long,
-    "too_many": _too_many,
-    "uuid": _uuid,
-    "varint": _varint,
-    "ZERO": bytes(16),
-}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from muster.actors.group.errors import ApiError
 from muster.actors.wire.internal.channel import ChannelLost, OnLease
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import Body, ErrorCode
+from muster.actors.wire.kafka.into import Into
 from muster.gateway.apis.coordinators import REQUEST_TIMEOUT_S, call_owner
 from muster.gateway.listener.api import APIS, Call, Cancel, Reply, Responder
 from muster.placement.client import Context
@@ -22,10 +24,24 @@ from muster.placement.view import OFFSETS
 
 log = logging.getLogger(__name__)
 
+MAX_PEEKED = 8_192
+"""Elements of a request that is forwarded as it is: to look at so many takes a millisecond or two."""
+
 
 def _group_id(call: Call) -> str:
     group_id: str = call.entity().group_id
     return group_id
+
+
+def peeked(call: Call, into: Into) -> Any:
+    """Return what is needed of a request to forward it, read once; None if it has too many elements for that.
+
+    Raises codec.UndecodableRequest.
+    """
+    if call.peeked is None and not call.is_large:
+        with suppress(codec.TooManyElements):
+            call.peeked = codec.decode_request(call.header, call.frame, MAX_PEEKED, into)
+    return call.peeked
 
 
 def error_body(call: Call, error: ErrorCode) -> Body:

@@ -7,14 +7,14 @@ topics by id (KIP-848); the actor gets names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from muster.actors.group.codec.plain_commits import PlainCommit, PlainTopic, read_plain_commit
-from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka import codec, into
 from muster.actors.wire.kafka.codec import field
+from muster.actors.wire.kafka.into import Column, Into
 from muster.gateway.apis.groups.commits import Known, all_known, existing_part, partition_body
-from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, saw_group
+from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, peeked, saw_group
 from muster.gateway.apis.guards.guard import Each, Guard, Need
 from muster.gateway.apis.guards.rights import READ_GROUP, READ_TOPIC
 from muster.gateway.apis.partition_errors import Errors, PartitionErrors
@@ -25,38 +25,56 @@ OFFSET_COMMIT = 8
 NEWEST_BY_NAME = 9
 
 
-def _plain(call: Call) -> PlainCommit | None:
-    """Return the request, read without decoding it, if it is plain."""
-    if call.peeked is None:
-        call.peeked = read_plain_commit(call.header.api_version, call.frame, call.header.end)
-    plain: PlainCommit | None = call.peeked
-    return plain
+class _Topic(NamedTuple):
+    name: str
+    indexes: tuple[int, ...]
+    """Indexes of the partitions."""
+
+
+class _Commit(NamedTuple):
+    """The parts of a request that have to be known to forward it."""
+
+    group_id: str
+    generation_id: int
+    topics: tuple[_Topic, ...]
+
+
+_TOPIC = Into(_Topic, name="name", indexes=Column("partitions", "partition_index"))
+_COMMIT = Into(
+    _Commit, group_id="group_id", generation_id="generation_id_or_member_epoch", topics=into.Each("topics", _TOPIC)
+)
+
+
+def _by_name(call: Call) -> _Commit | None:
+    """Return what the request commits; None if it names topics by id, or is large."""
+    commit: _Commit | None = peeked(call, _COMMIT) if call.header.api_version <= NEWEST_BY_NAME else None
+    return commit
 
 
 def _is_known(call: Call) -> bool:
     """Whether the request names topics, and of each at least one partition, and all of them exist."""
-    plain = _plain(call)
-    if plain is not None:
-        return _all_exist(call.gateway.view.topics, plain.topics)
+    commit = _by_name(call)
+    if commit is not None:
+        return _all_exist(call.gateway.view.topics, commit.topics)
     return call.header.api_version <= NEWEST_BY_NAME and all_known(call)
 
 
-def _all_exist(existing: Mapping[str, Topic], topics: Iterable[PlainTopic]) -> bool:
+def _all_exist(existing: Mapping[str, Topic], topics: Sequence[_Topic]) -> bool:
     for topic in topics:
         found = existing.get(topic.name)
-        if found is None or min(topic.indexes) < 0 or max(topic.indexes) >= found.partitions:
+        if found is None or not topic.indexes or min(topic.indexes) < 0 or max(topic.indexes) >= found.partitions:
             return False
-    return True
+    return bool(topics)
 
 
 def _group_id(call: Call) -> str:
-    group_id: str = (_plain(call) or call.entity()).group_id
+    group_id: str = (_by_name(call) or call.entity()).group_id
     return group_id
 
 
 def _topic_names(call: Call) -> Iterable[str] | None:
-    plain = _plain(call)
-    return None if plain is None else [topic.name for topic in plain.topics]
+    commit = _by_name(call)
+    return None if commit is None else [topic.name for topic in commit.topics]
 
 
 _GUARD = Guard(

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
-from muster.actors.group.codec.plain_fetches import PlainFetch, read_plain_fetch
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import Body, ErrorCode, field
-from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body
+from muster.actors.wire.kafka.into import Each, Into, Only
+from muster.gateway.apis.groups.forwarding import Whole, call_coordinator, down_error, error_body, peeked
 from muster.gateway.apis.guards.guard import entity_of
 from muster.gateway.apis.guards.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, topic_name
 from muster.gateway.listener.api import Api, Call, Reply, Rule, api
@@ -26,17 +26,34 @@ NEWEST_BY_NAME = 9
 FIRST_WITH_GROUPS = 8
 
 
-def _plain(call: Call) -> PlainFetch | None:
-    """Return the request, read without decoding it, if it is plain."""
-    if call.peeked is None:
-        call.peeked = read_plain_fetch(call.header.api_version, call.frame, call.header.end)
-    plain: PlainFetch | None = call.peeked
-    return plain
+class _Group(NamedTuple):
+    group_id: str
+    topics: tuple[tuple[str], ...] | None
+    """Names; None for all topics."""
+
+
+class _Fetch(NamedTuple):
+    """The parts of a request that have to be known to forward it."""
+
+    groups: tuple[_Group, ...]
+
+
+_GROUP = Into(_Group, group_id="group_id", topics=Each("topics", Into(tuple, name="name")))
+_FETCH, _FETCH_OF_ONE = Into(_Fetch, groups=Each("groups", _GROUP)), Into(_Fetch, groups=Only(_GROUP))
+
+
+def _by_name(call: Call) -> _Fetch | None:
+    """Return what the request names; None if it names topics by id, or is large."""
+    version = call.header.api_version
+    if version > NEWEST_BY_NAME:
+        return None
+    fetch: _Fetch | None = peeked(call, _FETCH if version >= FIRST_WITH_GROUPS else _FETCH_OF_ONE)
+    return fetch
 
 
 def _only_group(call: Call) -> str:
-    if (plain := _plain(call)) is not None:
-        return plain.group_id
+    if (fetch := _by_name(call)) is not None:
+        return fetch.groups[0].group_id
     request = call.entity()
     group_id: str = request.group_id if call.header.api_version < FIRST_WITH_GROUPS else request.groups[0].group_id
     return group_id
@@ -45,8 +62,8 @@ def _only_group(call: Call) -> str:
 def _is_whole(call: Call) -> bool:
     """Whether one actor can serve the request as it is."""
     version = call.header.api_version
-    if _plain(call) is not None:
-        return True
+    if (fetch := _by_name(call)) is not None:
+        return len(fetch.groups) == 1
     return version < FIRST_WITH_GROUPS or (version <= NEWEST_BY_NAME and len(call.entity().groups) == 1)
 
 
@@ -63,10 +80,12 @@ class _Guard:
     )
 
     def passes(self, call: Call) -> bool:
-        plain = _plain(call)
-        if plain is not None:
-            names: list[str | None] | None = [name for name, _ in plain.topics]
-            return _all_allowed(call, plain.group_id, names)
+        fetch = _by_name(call)
+        if fetch is not None:
+            return all(
+                _all_allowed(call, group.group_id, None if group.topics is None else [name for (name,) in group.topics])
+                for group in fetch.groups
+            )
         return all(
             _all_allowed(call, group.group_id, None if group.topics is None else _names_of(call, group.topics))
             for group in _groups(call)
