@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -55,13 +56,19 @@ Done = asyncio.Future[LogError | None]
 """None once durable and acknowledged, or the reason why it never will be."""
 
 _SLOW_S = 0.005
-_SLOW_FOR_S = 10.0
-"""After a commit on the event loop that took as long as that, threads commit for so long."""
+_SLOW_FOR_S, _MAX_SLOW_FOR_S = 0.25, 10.0
+"""After a commit on the event loop that took as long as that, and not since others had the processor, threads commit
+for so long: they would not get it any sooner. For twice as long, up to the latter, if one is slow again soon."""
 
 RETRY_AFTER_S = 1.0
 """For this long after a disk failure, writes fail without trying the disk."""
 
 _THREADS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="log-commit")
+
+
+def _waits() -> int:
+    """Return how often this thread has waited for something: voluntary context switches."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
 async def acknowledged(done: Done) -> None:
@@ -129,7 +136,7 @@ class Committer:
         self._task: asyncio.Task[None] | None = None
         self._commit_began_s: float | None = None
         self._is_local = disk.is_local(segments[-1].fd)
-        self._slow_until_s = 0.0
+        self._slow_until_s, self._slow_for_s = 0.0, _SLOW_FOR_S
         self._trouble = Trouble(f"{directory}: appends")
         self._flushing = Flushing(self._wake)
         self.keeper = Keeper(directory, epoch, claim, disk, _THREADS, lambda: self.segments)
@@ -287,13 +294,15 @@ class Committer:
 
     def _commit_here(self, writes: list[Write]) -> Segment:
         """Commit on the event loop: it neither syncs nor creates a file, and the kernel has not been slow lately."""
-        began_s = time.monotonic()
+        began_s, waits = time.monotonic(), _waits()
         try:
             return self._commit(writes, False, False)
         finally:
             ended_s = time.monotonic()
-            if ended_s - began_s >= _SLOW_S:
-                self._slow_until_s = ended_s + _SLOW_FOR_S
+            if ended_s - began_s >= _SLOW_S and _waits() != waits:
+                is_again = ended_s - self._slow_until_s < self._slow_for_s
+                self._slow_for_s = min(2 * self._slow_for_s, _MAX_SLOW_FOR_S) if is_again else _SLOW_FOR_S
+                self._slow_until_s = ended_s + self._slow_for_s
 
     def _commit(self, writes: list[Write], begin_segment: bool, is_synced: bool) -> Segment:
         """:meth:`_write_durably`; a writer that is no longer the leader gets NotLeader instead of the disk's error."""

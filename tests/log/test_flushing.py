@@ -78,11 +78,14 @@ def test_after_so_many_records_at_the_end_of_a_segment_and_of_the_log(tmp_path: 
 class Writers(Disk):
     """Knows which threads wrote."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, waits: bool = True) -> None:
         self.threads: list[threading.Thread] = []
+        self.waits = waits
 
     def write(self, fd: int, content: bytes | bytearray, position: int) -> None:
         self.threads.append(threading.current_thread())
+        if self.waits:
+            threading.Event().wait(0.001)
         super().write(fd, content, position)
 
 
@@ -98,6 +101,7 @@ async def threads_of_appends(disk: Writers, directory: Path, **config: Any) -> l
     for slow_s in (60.0, 0.0, 60.0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(committer, "_SLOW_S", slow_s)
+            patch.setattr(committer, "_SLOW_FOR_S", 60.0)
             await log.append(client_batch(1))
     threads = disk.threads[:]
     await log.close()
@@ -106,6 +110,11 @@ async def threads_of_appends(disk: Writers, directory: Path, **config: Any) -> l
 
 def test_what_is_not_synced_is_written_on_the_event_loop_unless_that_is_slow(tmp_path: Path) -> None:
     assert run(threads_of_appends(Writers(), tmp_path / "t-0", flush_messages=100)) == [True, True, False]
+
+
+def test_a_busy_processor_makes_no_disk_slow(tmp_path: Path) -> None:
+    disk = Writers(waits=False)
+    assert run(threads_of_appends(disk, tmp_path / "t-0", flush_messages=100)) == [True, True, True]
 
 
 def test_what_is_synced_or_on_a_network_is_written_by_a_thread(tmp_path: Path) -> None:
