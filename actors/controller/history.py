@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ray
 
-from muster.actors.controller.lifecycle import CONTROLLER, Lifecycle, Server
+from muster.actors.controller.lifecycle import CONTROLLER, Event, Lifecycle, Server
 from muster.actors.faults.history import FaultHistory
 from muster.actors.runtime.event_writer import EventWriter
 from muster.actors.runtime.process import wall_ms
@@ -30,7 +30,7 @@ class ControllerHistory:
         self.lifecycle = Lifecycle(self._lifecycle.add, wall_ms)
         self.faults = FaultHistory(self._faults.add, wall_ms)
         self._own = Server(os.getpid(), ray.get_runtime_context().get_node_id())
-        self.lifecycle.controller("starting", self._own)
+        self.lifecycle.controller(Event.STARTING, self._own)
 
     async def _collect_faults(self) -> None:
         self.faults.collect()
@@ -44,20 +44,20 @@ class ControllerHistory:
     def serves(self, epoch: int) -> None:
         """Record that the controller serves under that controller epoch."""
         self._own = replace(self._own, epoch=epoch)
-        self.lifecycle.controller("serving", self._own)
+        self.lifecycle.controller(Event.SERVING, self._own)
 
     @contextmanager
     def moving(self, node_id: str) -> Iterator[None]:
         """In this context, a controller on that node replaces this one; if that fails, this one continues to serve."""
-        self.lifecycle.controller("moved", self._own, f"to node {node_id}")
+        self.lifecycle.controller(Event.MOVED, self._own, f"to node {node_id}")
         try:
             yield
         except Exception as error:
-            self.lifecycle.controller("serving", self._own, f"it could not move: {error}")
+            self.lifecycle.controller(Event.SERVING, self._own, f"it could not move: {error}")
             raise
 
     async def stopped(self) -> None:
         """Stop: write the last rows."""
-        self.lifecycle.controller("stopped", self._own)
+        self.lifecycle.controller(Event.STOPPED, self._own)
         await self._lifecycle.close()
         await self._faults.close()

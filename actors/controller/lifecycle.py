@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from muster.actors.controller.managed import Managed
@@ -16,6 +17,18 @@ from muster.actors.runtime.event_writer import Add
 
 CONTROLLER = "controller"
 _FOUND = "found by a new controller"
+
+
+class Event(Enum):
+    """Column ``event``."""
+
+    STARTING = "starting"
+    """A process was requested to serve."""
+    SERVING = "serving"
+    LOST = "lost"
+    MOVED = "moved"
+    """It is about to be ended, to serve on another node."""
+    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +74,7 @@ class Lifecycle:
         life, starting = self._life(managed.name), (managed.error,)
         if life.starting != starting and managed.name not in self._found:
             life.starting = starting
-            self._record(managed.name, "starting", _UNKNOWN, managed.error)
+            self._record(managed.name, Event.STARTING, _UNKNOWN, managed.error)
 
     def see(self, managed: Managed, reason: str | None = None) -> None:
         """Another process than before, or none, may serve for the actor now; ``reason`` says why."""
@@ -72,25 +85,25 @@ class Lifecycle:
         if server is None or server.standby is None:
             life.starting = None
         if server is None:
-            self._record(managed.name, "lost", before or _UNKNOWN, reason)
+            self._record(managed.name, Event.LOST, before or _UNKNOWN, reason)
         else:
-            self._record(managed.name, "serving", server, self._why(managed.name, before, server))
+            self._record(managed.name, Event.SERVING, server, self._why(managed.name, before, server))
 
     def moves(self, managed: Managed, node_id: str) -> None:
         """Record that the actor is about to be ended, to serve on that node: the next events are no loss."""
         life = self._life(managed.name)
         if life.server is not None:
-            self._record(managed.name, "moved", life.server, f"to node {node_id}")
+            self._record(managed.name, Event.MOVED, life.server, f"to node {node_id}")
             life.server = life.starting = None
 
     def stopped(self, managed: Managed) -> None:
         """Record that the actor was ended on purpose, and is no longer managed."""
         life = self._lives.pop(managed.name, None)
         if life is not None:
-            self._record(managed.name, "stopped", life.server or _UNKNOWN, None)
+            self._record(managed.name, Event.STOPPED, life.server or _UNKNOWN, None)
 
-    def controller(self, event: str, server: Server, reason: str | None = None) -> None:
-        """Report the controller: ``starting``, ``serving``, ``lost``, ``moved`` or ``stopped``."""
+    def controller(self, event: Event, server: Server, reason: str | None = None) -> None:
+        """Report the controller."""
         self._record(CONTROLLER, event, server, reason)
 
     def _life(self, name: str) -> _Life:
@@ -105,12 +118,12 @@ class Lifecycle:
             return f"took over from {before.standby}"
         return _FOUND if is_found else None
 
-    def _record(self, actor: str, event: str, server: Server, reason: str | None) -> None:
+    def _record(self, actor: str, event: Event, server: Server, reason: str | None) -> None:
         row: dict[str, Any] = {
             "ts": self._now_ms(),
             "actor": actor,
             "kind": actor.partition("-")[0],
-            "event": event,
+            "event": event.value,
             "seen_by": self._seen_by,
             "node_id": server.node_id,
             "epoch": server.epoch,
@@ -133,13 +146,13 @@ class ControllerSeen:
         self._server = Server(None, None, epoch)
         if self._is_away:
             self._is_away = False
-            self._lifecycle.controller("serving", self._server)
+            self._lifecycle.controller(Event.SERVING, self._server)
 
     def silent(self, reason: str) -> None:
         """Record that the controller did not respond."""
         if self._server is not None and not self._is_away:
             self._is_away = True
-            self._lifecycle.controller("lost", self._server, reason)
+            self._lifecycle.controller(Event.LOST, self._server, reason)
 
 
 def server_of(managed: Managed) -> Server | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.controller.lifecycle import ControllerSeen, Lifecycle, Server
+from muster.actors.controller.lifecycle import ControllerSeen, Event, Lifecycle, Server
 from muster.actors.controller.managed import Managed
 from muster.actors.controller.standbys import ActiveStandby, Standby
 from muster.actors.controller.state import ActorState
@@ -186,12 +186,12 @@ def test_rows_of_a_killed_controller_are_written_by_the_next(tmp_path: Path) -> 
     async def next_controller() -> None:
         second = writer()
         second.start()
-        Lifecycle(second.add, lambda: 2_000).controller("serving", Server(2, "n1", 9))
+        Lifecycle(second.add, lambda: 2_000).controller(Event.SERVING, Server(2, "n1", 9))
         await second.close()
 
     first = writer()
     lifecycle = Lifecycle(first.add, lambda: 1_000)
-    lifecycle.controller("starting", Server(1, None))
+    lifecycle.controller(Event.STARTING, Server(1, None))
     _kill(first)
     asyncio.run(next_controller())
     rows = table_rows(tmp_path, "lifecycle")
