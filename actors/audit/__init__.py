@@ -18,6 +18,9 @@ batch counts the batch once its last record is committed. Log actors compute the
   They are the rows of the ``samples`` table, observed when they are flushed: fetches get no extra work, and bytes whose
   attribution is pending are included once it is settled.
 
+The table ``commits`` has no such steps: a row of it is a flush window, with the last offset, the lowest, and who
+committed last. A reset within a window, and an admin tool's commit before a member's, are not in it.
+
 Both name the topic's id as of then (:mod:`muster.actors.audit.topics`): what is reported of a topic that was deleted
 and created again meanwhile belongs to neither the offsets nor the log of the later one.
 
