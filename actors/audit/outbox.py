@@ -51,16 +51,12 @@ class Outbox(Generic[K, T]):
         self._growing: dict[K, list[T]] = {}
         self._items = 0
         """Number of items in ``_growing``, and in ``_handed`` as of the last :meth:`take`."""
-        self._dropping = False
-
-    @property
-    def is_dropping(self) -> bool:
+        self.is_dropping = False
         """Whether nothing is kept until the next :meth:`take`, because it was full."""
-        return self._dropping
 
     def add(self, key: K, item: T) -> None:
         """Add an item that happened after all others of that key. O(1)."""
-        if self._dropping:
+        if self.is_dropping:
             return
         known = self._growing.get(key)
         if known is None:
@@ -73,14 +69,14 @@ class Outbox(Generic[K, T]):
         self._items += 1
         if self._items > self._most_items:
             self._drop()
-            self._dropping = True
+            self.is_dropping = True
 
     def take(self, session: str, received: int) -> Batch[K, T]:
         """Hand over all items. ``session`` is the audit's process, ``received`` the number of its last batch, or 0."""
-        if self._dropping or self._session not in (None, session):
+        if self.is_dropping or self._session not in (None, session):
             self._drop()
             self._lives += 1
-            self._dropping = False
+            self.is_dropping = False
         elif received == self._number:
             self._handed = {}
         self._session = session

@@ -51,12 +51,21 @@ class Appends:
         self._is_over = False
         self._appending: dict[Done, asyncio.TimerHandle] = {}
         """Appends that are not durable yet, and the timer that declares each one late."""
-        self._lingering = Lingering(linger_ms, lambda: partition_log.config.max_batch_bytes, self._start)
+        self._lingering = Lingering(linger_ms, partition_log.config.max_batch_bytes, self._start)
         self._limited_log = LimitedLog(log)
+
+    @property
+    def limit_bytes(self) -> int:
+        """Limit of a batch. It is that of the log's configuration when this was created, or what was set since."""
+        return self._lingering.limit_bytes
+
+    @limit_bytes.setter
+    def limit_bytes(self, limit_bytes: int) -> None:
+        self._lingering.limit_bytes = limit_bytes
 
     def add(self, records: Sequence[Record], write: WriteId) -> bool:
         """Append the records after all earlier ones. False if the batch exceeds the log's limit."""
-        limit_bytes = self._log.config.max_batch_bytes
+        limit_bytes = self._lingering.limit_bytes
         chunks = batches(records, limit_bytes)
         if chunks is None:
             text = "%s: %d records do not fit %d bytes"
@@ -111,7 +120,8 @@ class Appends:
         if self._is_over:
             return
         try:
-            appended = [self._log.enqueue_records(chunk.records, now_ms()) for chunk in chunks]
+            at_ms = now_ms()
+            appended = [self._log.enqueue_records(chunk.records, at_ms) for chunk in chunks]
         except Exception as error:
             asyncio.get_running_loop().call_soon(self._append_failed, writes[0].write, error)
             return

@@ -77,11 +77,10 @@ class Lingering:
     are durable.
     """
 
-    def __init__(
-        self, linger_ms: int, limit_bytes: Callable[[], int], write: Callable[[list[Written], list[Batch]], None]
-    ) -> None:
+    def __init__(self, linger_ms: int, limit_bytes: int, write: Callable[[list[Written], list[Batch]], None]) -> None:
+        self.limit_bytes = limit_bytes
+        """May be changed at any time."""
         self._linger_ms = linger_ms
-        self._limit_bytes = limit_bytes
         self._write = write
         self._writes: list[Written] = []
         self._held: list[Batch] = []
@@ -98,7 +97,7 @@ class Lingering:
         for part in parts:
             self._held_bytes += part.size_bytes
             self._held_records += len(part.records)
-        if self._linger_ms == 0 or self._held_bytes >= self._limit_bytes():
+        if self._linger_ms == 0 or self._held_bytes >= self.limit_bytes:
             self.flush()
         elif self._timer is None and self._linger_ms > 0:
             self._timer = asyncio.get_running_loop().call_later(self._linger_ms / 1000, self.flush)
@@ -126,4 +125,4 @@ class Lingering:
         writes, parts = self._writes, self._held
         self._writes, self._held, self._held_bytes, self._held_records = [], [], 0, 0
         self._written += 1
-        self._write(writes, _pack(parts, self._limit_bytes()))
+        self._write(writes, _pack(parts, self.limit_bytes))

@@ -22,7 +22,7 @@ from muster.actors.wire.kafka.codec import Header
 log = logging.getLogger(__name__)
 
 _Api = Callable[[Any, LogByName], Awaitable[dict[str, Any]]]
-_APIS: Mapping[int, _Api] = {2: list_offsets, 23: offset_for_leader_epoch, 61: describe_producers}
+PARTITION_APIS: Mapping[int, _Api] = {2: list_offsets, 23: offset_for_leader_epoch, 61: describe_producers}
 
 
 class PartitionReads:
@@ -37,13 +37,9 @@ class PartitionReads:
     def fetch(self, peer: Peer, token: int, request: FetchRequest) -> None:
         self._fetches.serve(peer, token, request)
 
-    def request(self, peer: Peer, token: int, header: Header, frame: bytes) -> bool:
-        """Serve a request of one of these APIs, and return whether it is one. Raises UndecodableRequest."""
-        api = _APIS.get(header.api_key)
-        if api is None:
-            return False
-        self._serve(peer, token, header, api, codec.decode_request(header, frame))
-        return True
+    def request(self, peer: Peer, token: int, header: Header, frame: bytes) -> None:
+        """Serve a request of one of PARTITION_APIS. Raises UndecodableRequest."""
+        self._serve(peer, token, header, PARTITION_APIS[header.api_key], codec.decode_request(header, frame))
 
     def _serve(self, peer: Peer, token: int, header: Header, api: _Api, entity: Any) -> None:
         async def serve() -> None:

@@ -18,7 +18,7 @@ from uuid import UUID
 from muster.actors.coordinator.appends import Appends
 from muster.actors.coordinator.batching import Written
 from muster.actors.coordinator.observers import Observers
-from muster.actors.coordinator.reads import PartitionReads
+from muster.actors.coordinator.reads import PARTITION_APIS, PartitionReads
 from muster.actors.group.types import Record, Token, WriteId
 from muster.actors.log.config import LogConfig
 from muster.actors.log.format.records import Record as LogRecord
@@ -198,6 +198,7 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
         """Apply other configurations from now on. The linger does not change."""
         self._appends.timeout_ms = timeout_ms
         self._log.config = log_config
+        self._appends.limit_bytes = log_config.max_batch_bytes
         self._upkeep.configure(
             retention_interval_ms=log_config.log_retention_check_interval_ms,
             cleaner_interval_ms=log_config.log_cleaner_backoff_ms,
@@ -292,7 +293,8 @@ class CoordinatorShell(ABC, Generic[OutcomeT]):
             return
         try:
             header = codec.decode_header(frame)
-            if self._reads.request(peer, token, header, frame):
+            if header.api_key in PARTITION_APIS:
+                self._reads.request(peer, token, header, frame)
                 return
             request = self._read(header, frame)
         except (UndecodableRequest, UnknownApi) as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -283,7 +282,10 @@ class Shard:
 
     def written(self, write: WriteId) -> None:
         """Complete that write and all earlier ones: they are durable. Unknown ids are ignored."""
-        for settled in self._take(takewhile(lambda known: known <= write, self._writes)):
+        for known in [*self._writes]:
+            if known > write:
+                break
+            settled = self._writes.pop(known)
             for follow in settled.follows:
                 follow.written()
             self._events += settled.events

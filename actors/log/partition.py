@@ -279,10 +279,11 @@ class PartitionLog(LogReader):
         self._check_leader()
         own = NOT_A_PRODUCER if producer is None else BatchProducer(*producer, TRANSACTIONAL)
         place = (self._writer.end_offset, self.epoch)
-        batch = build_batch(records, timestamp_ms, *place, self.config.own_codec, own)
-        if len(batch) > self.config.max_batch_bytes:  # a codec makes random data slightly larger
+        config = self._writer.config
+        batch = build_batch(records, timestamp_ms, *place, config.own_codec, own)
+        if len(batch) > config.max_batch_bytes:  # a codec makes random data slightly larger
             batch = build_batch(records, timestamp_ms, *place, producer=own)
-        if len(batch) > self.config.max_message_bytes:
+        if len(batch) > config.max_message_bytes:
             raise MessageTooLarge(f"{len(records)} records of {len(batch)} bytes in one batch")
         if len(batch) > self.config.segment_bytes:
             raise _no_segment_holds(len(batch), self.config)

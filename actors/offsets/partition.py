@@ -19,6 +19,7 @@ from muster.actors.group.events import ROUTINE
 from muster.actors.group.messages import (
     HeartbeatResponse,
     OffsetCommit,
+    OffsetCommitResponse,
     Request,
     Response,
     TxnOffsetCommit,
@@ -101,7 +102,7 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         )
         self._commits = CommitTurns(
             core,
-            limit_bytes=lambda: partition_log.config.max_batch_bytes,
+            limit_bytes=lambda: self._appends.limit_bytes,
             expect=self._expect,
             drop=self._drop,
             refuse=self._refuse,
@@ -227,6 +228,8 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         if isinstance(response, HeartbeatResponse):
             correlation_id = header.correlation_id.to_bytes(4, "big", signed=True)
             return correlation_id + _heartbeat_tail(header.api_version, response)
+        if isinstance(response, OffsetCommitResponse):  # the same in all versions
+            return codec.encode_response(adapters.OFFSET_COMMIT, header.api_version, header.correlation_id, response)
         return adapters.write(header, response)
 
     def _refused(self, request: Request) -> Response:

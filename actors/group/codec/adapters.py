@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -106,7 +106,7 @@ def encode(api_version: int, response: Response) -> codec.Body:
         case OffsetFetchResponse():
             groups = [_fetched(api_version, group) for group in response.groups]
             return _FetchedGroups(response.throttle_time, groups) if api_version >= 8 else groups[0]
-    return cast(codec.Body, response)  # its fields have the schema's names
+    return response
 
 
 def write(header: codec.Header, response: Response) -> bytes:

@@ -16,7 +16,7 @@ import datetime
 import struct
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -27,7 +27,7 @@ from muster.actors.wire.kafka.source import Source, packed
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Body: TypeAlias = "dict[str, Any] | DataclassInstance"
+Body: TypeAlias = "dict[str, Any] | DataclassInstance | NamedTuple"
 """The fields of an entity, by the names of kio's schema; those of nested entities, too."""
 Put = Callable[[Buffer], object]
 WriteAll = Callable[[Sequence[Any], Put], None]

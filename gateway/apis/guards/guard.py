@@ -208,7 +208,11 @@ def _get(response: Body, name: str) -> Any:
 
 
 def _with(response: Body, name: str, value: Any) -> Body:
-    return {**response, name: value} if isinstance(response, dict) else replace(response, **{name: value})
+    if isinstance(response, dict):
+        return {**response, name: value}
+    if isinstance(response, tuple):
+        return response._replace(**{name: value})
+    return replace(response, **{name: value})
 
 
 def entity_of(call: Call, reply: Reply) -> Any:
