@@ -44,7 +44,7 @@ def judged(kind: Any, frame: bytes, at: int = 0) -> Verdict:
     """Read the entity of that class at that index by both. Raises Difference."""
     ours, ours_refused = _attempt(lambda: reader(kind)(frame, at, MAX_ELEMENTS)[0], UNREADABLE)
     stepped, _ = _attempt(lambda: finish(step_reader(kind)(frame, at, MAX_ELEMENTS))[0], UNREADABLE)
-    if repr(stepped) != repr(ours):  # NaN is not equal to itself
+    if stepped != ours and repr(stepped) != repr(ours):  # NaN is not equal to itself
         raise Difference(f"{_named(kind)}: in steps {stepped!r}, at once {ours!r}: {frame.hex()}")
     kios, kio_refused = _attempt(lambda: _by_kio(kind, frame, at), KIO_REFUSES)
     if kio_refused is None and ours_refused is None:
@@ -116,7 +116,7 @@ def _plain(mine: Any, its: Any) -> bool:
         return bool(max(-_MAX_DURATION_MS, min(mine, _MAX_DURATION_MS)) == its // _MS)
     if isinstance(its, datetime.datetime):
         return bool(mine == round((its - _EPOCH) / _MS))  # kio counts in doubles
-    return type(mine) is type(its) and repr(mine) == repr(its)
+    return type(mine) is type(its) and (mine == its or repr(mine) == repr(its))
 
 
 def _named(kind: Any) -> str:
