@@ -27,7 +27,7 @@ class Event(Enum):
     SERVING = "serving"
     LOST = "lost"
     MOVED = "moved"
-    """It is about to be ended, to serve on another node."""
+    """Its process is about to be ended, to serve on another node."""
     STOPPED = "stopped"
 
 
