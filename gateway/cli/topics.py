@@ -31,7 +31,7 @@ _SOURCES = {
     4: "STATIC_BROKER_CONFIG",
     5: _DEFAULT,
 }
-"""Those of a topic's configs; ``muster.actors.config.rows`` has all, and takes long to import."""
+"""Sources of a topic's configs; ``muster.actors.config.rows`` has all, and takes long to import."""
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
