@@ -15,6 +15,7 @@ _COMMANDS = {
     "produce-checks": "produce_checks:main",
     "log": "log:main",
     "lag": "lag:main",
+    "mapping": "mapping:main",
     "attribution": "attribution.__main__:main",
     "path": "path.command:main",
     "ray": "ray_internals:main",

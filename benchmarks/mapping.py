@@ -1,4 +1,4 @@
-"""``python -m benchmarks.mapping``: how soon the client-to-group mapping is repaired, and what it costs while correct.
+"""``python -m benchmarks mapping``: how soon the client-to-group mapping is repaired, and what it costs while correct.
 
 A real ZooKeeper in a process of its own and the reconciler in this one; no Ray. The coordinators' responses are fixed.
 
@@ -15,10 +15,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
+from kazoo.exceptions import NoNodeError
 
 from benchmarks.cluster import machine
 from benchmarks.report import Figures, output, output_options
@@ -31,23 +35,27 @@ from muster.placement.mapping.registration import Kind, Registration
 from muster.placement.topics import TopicRegistry
 from muster.placement.view import OFFSETS_TOPIC
 from muster.placement.zookeeper.client import ZooKeeperClient, connect
+from muster.placement.zookeeper.connection import Connection, Handler
 
-REPAIR_LIMIT_S, SWEEP_LIMIT_S = 2.0, 1.0
+REPAIR_LIMIT_S, SWEEP_LIMIT_S = 10.0, 1.0
 _OFFSETS_PARTITIONS = 50
 _GROUP_SIZE = 10
 _CLIENTS_PER_HOST = 50
 _INTERVAL_MS = 3_600_000
 _RUNS, _ROUNDS = 3, 5
-_DELETED_TOGETHER = 1000
+_DELETED_TOGETHER, _READ_TOGETHER = 1000, 500
 _PATIENCE_S = 120
 
 
 @click.command()
-@click.option("--members", default=10_000, show_default=True, help="Whose mapping is deleted and repaired.")
+@click.option("--members", default=30_000, show_default=True, help="Whose mapping is deleted and repaired.")
 @click.option("--registrations", default=100_000, show_default=True, help="In the mapping that is swept.")
+@click.option("--plain-kazoo", is_flag=True, help="With a request for each read, and kazoo's connection, to compare.")
 @output_options
-def main(members: int, registrations: int, json_file: Path | None, as_markdown: bool) -> None:
+def main(members: int, registrations: int, plain_kazoo: bool, json_file: Path | None, as_markdown: bool) -> None:
     """Measure repair and sweep. Exit code 1 if a figure is above its limit."""
+    if plain_kazoo:
+        _use_plain_kazoo()
     about, figures = machine(), Figures()
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         for part, count, measure in (("repair", members, _repair), ("sweep", registrations, _sweep)):
@@ -59,6 +67,29 @@ def main(members: int, registrations: int, json_file: Path | None, as_markdown: 
                 zk.shut()
     output(figures, about, json_file, as_markdown)
     sys.exit(0 if figures.met else 1)
+
+
+def _use_plain_kazoo() -> None:
+    """Take away what makes many reads and many events cheap."""
+    del Connection._read_socket, Connection._read, Handler.select
+
+    def read_many(zk: ZooKeeperClient, paths: Iterable[str], **_: float) -> dict[str, Any]:
+        return _each(zk.get_async, paths)
+
+    def children_of_many(zk: ZooKeeperClient, paths: Iterable[str], **_: float) -> dict[str, Any]:
+        return _each(zk.get_children_async, paths)
+
+    def _each(read: Callable[[str], Any], paths: Iterable[str]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        rest = iter(paths)
+        while some := list(islice(rest, _READ_TOGETHER)):
+            for path, result in [(path, read(path)) for path in some]:
+                with suppress(NoNodeError):
+                    found[path] = result.get(timeout=_PATIENCE_S)
+        return found
+
+    for method in (read_many, children_of_many):
+        setattr(ZooKeeperClient, method.__name__, method)
 
 
 class _Coordinators:

@@ -38,8 +38,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotE
 
 from muster.placement.layout import CLIENT_GROUP_FENCES, CLIENT_GROUP_ID
 from muster.placement.mapping.repair import Node
-from muster.placement.zookeeper.client import ZooKeeperClient, is_lost_connection
-from muster.placement.zookeeper.multi import Operation
+from muster.placement.zookeeper.client import Operation, ZooKeeperClient, is_lost_connection
 
 BATCH = 500
 """The maximum of changes in progress at once."""

@@ -1,7 +1,7 @@
 """The ZooKeeper client: kazoo with our timeouts, bounded waiting, quiet logs, and recursive watches.
 
 kazoo 2.11 has no persistent watches (ZooKeeper 3.6, ZOOKEEPER-1416). This module adds the one request and the one event
-dispatch that they need; muster.placement.zookeeper.multi adds requests of many nodes, and
+dispatch that they need; muster.placement.zookeeper.multi adds reads of many nodes, and
 muster.placement.zookeeper.connection reads thousands of events at a lower cost. Everything else is kazoo's own.
 """
 
@@ -36,7 +36,7 @@ from kazoo.security import ACL
 
 from muster.placement.zookeeper.access import ANYONE, Access
 from muster.placement.zookeeper.connection import Connection, Handler
-from muster.placement.zookeeper.multi import MultiRead, MultiWrite, Operation, read_children, read_data
+from muster.placement.zookeeper.multi import MultiRead, read_children, read_data
 from muster.placement.zookeeper.outages import outages_of
 
 SESSION_TIMEOUT_S = 10.0
@@ -46,6 +46,10 @@ _NOTICE_STOP_S = 0.2
 _LONG_AWAY_S = 10.0
 _LONG_AWAY_PATIENCE_S = 1.0
 _RETRIABLE = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
+
+Operation = tuple[Any, ...]
+"""Name and arguments of a method of kazoo's TransactionRequest, such as ``("create", path, data)`` and
+``("check", path, version)``; ``("create_sequential", path, data)`` creates a node whose name ends with a number."""
 
 
 class ZooKeeperUnreachable(ConnectionError):
@@ -181,29 +185,26 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
                 break
         raise ZooKeeperUnreachable(f"ZooKeeper at {self.hosts_text} did not answer within {timeout_s:g} s")
 
-    def commit(self, operations: Iterable[tuple[Any, ...]], *, timeout_s: float = SESSION_TIMEOUT_S) -> None:
+    def commit(self, operations: Iterable[Operation], *, timeout_s: float = SESSION_TIMEOUT_S) -> None:
         """Carry out all of the operations or none, as one transaction, with :meth:`call`'s retries.
 
-        An operation is the name and the arguments of a method of kazoo's TransactionRequest, such as
-        ``("create", path, data)``, ``("check", path, version)``; ``("create_sequential", path, data)`` creates a node
-        whose name ends with a number. Raises kazoo's error of the operation that failed; the errors of the others only
-        report the roll-back.
+        Raises kazoo's error of the operation that failed; the errors of the others only report the roll-back.
         """
         wanted = tuple(operations)
+        error = _failure(self.call(self._commit_async, wanted, timeout_s=timeout_s))
+        if error is not None:
+            raise error
 
-        def attempt() -> Any:
-            transaction = self.transaction()
-            for name, *arguments in wanted:
-                if name.startswith("create"):
-                    acl = list(self._access.acl_of(arguments[0]))
-                    transaction.create(*arguments, acl=acl, sequence=name == "create_sequential")
-                else:
-                    getattr(transaction, name)(*arguments)
-            return transaction.commit_async()
-
-        for result in self.call(attempt, timeout_s=timeout_s):
-            if isinstance(result, KazooException) and not isinstance(result, RolledBackError | RuntimeInconsistency):
-                raise result
+    def _commit_async(self, operations: Iterable[Operation]) -> Any:
+        """kazoo's async result for a transaction."""
+        transaction = self.transaction()
+        for name, *arguments in operations:
+            if name.startswith("create"):
+                acl = list(self._access.acl_of(arguments[0]))
+                transaction.create(*arguments, acl=acl, sequence=name == "create_sequential")
+            else:
+                getattr(transaction, name)(*arguments)
+        return transaction.commit_async()
 
     def commit_each(
         self,
@@ -214,23 +215,22 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     ) -> Iterator[KazooException | None]:
         """Send each transaction as soon as it is available. The error of each, None for success.
 
-        At most ``at_once`` are unanswered. What was sent is carried out even if its response is not awaited. The
-        operations are those of muster.placement.zookeeper.multi. Nothing is retried: a transaction whose response was
-        lost (:func:`is_lost_connection`) may have been done. Raises ZooKeeperUnreachable if a response takes longer
-        than ``timeout_s``.
+        At most ``at_once`` are unanswered. What was sent is carried out even if its response is not awaited. Nothing is
+        retried: a transaction whose response was lost (:func:`is_lost_connection`) may have been done. Raises
+        ZooKeeperUnreachable if a response takes longer than ``timeout_s``.
         """
         sent: deque[Any] = deque()
         for operations in transactions:
             if len(sent) == at_once:
                 yield self._error_of(sent.popleft(), timeout_s)
-            sent.append(self._send(MultiWrite(self.chroot, operations, self._access.acl_of)))
+            sent.append(self._commit_async(operations))
         while sent:
             yield self._error_of(sent.popleft(), timeout_s)
 
     def _error_of(self, result: Any, timeout_s: float) -> KazooException | None:
         """Return the transaction's error; None for success. Raises ZooKeeperUnreachable after ``timeout_s``."""
         try:
-            return next(iter(result.get(timeout=timeout_s)), None)
+            return _failure(result.get(timeout=timeout_s))
         except KazooTimeoutError as error:
             raise ZooKeeperUnreachable(
                 f"ZooKeeper at {self.hosts_text} did not answer within {timeout_s:g} s"
@@ -290,6 +290,12 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         with contextlib.suppress(Exception):
             self.close()
         self._outages.closed(self)
+
+
+def _failure(results: Sequence[Any]) -> KazooException | None:
+    """Return the error of the operation that failed in a transaction; those of the others only report the roll-back."""
+    errors = (each for each in results if isinstance(each, KazooException))
+    return next((each for each in errors if not isinstance(each, RolledBackError | RuntimeInconsistency)), None)
 
 
 def is_lost_connection(error: Exception) -> bool:

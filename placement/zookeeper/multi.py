@@ -1,8 +1,7 @@
-"""Many reads, or many writes, in one request to ZooKeeper.
+"""Many reads in one request to ZooKeeper.
 
 MultiRead (opcode 22, ZooKeeper 3.6, ZOOKEEPER-3402) is not in kazoo 2.11, which needs 0.1 ms of CPU for a separate
-request; here a node costs a tenth of that. kazoo has Multi (opcode 14), but half of the cost of a large one goes into
-checking names that we created ourselves, and into results that are never used.
+request; here a node costs a tenth of that (docs/decisions/0016-mapping-in-zookeeper.md).
 """
 
 from __future__ import annotations
@@ -10,32 +9,23 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
-from kazoo.exceptions import EXCEPTIONS, KazooException, NoNodeError, RolledBackError, RuntimeInconsistency
+from kazoo.exceptions import EXCEPTIONS, NoNodeError
 from kazoo.protocol.serialization import read_buffer, read_string, write_string
 from kazoo.protocol.states import ZnodeStat
-from kazoo.security import ACL
 
 T = TypeVar("T")
 
-_CREATE, _DELETE, _GET_DATA, _SET_DATA, _GET_CHILDREN, _CHECK, _ERROR = 1, 2, 4, 5, 8, 13, -1
+_GET_DATA, _GET_CHILDREN, _ERROR = 4, 8, -1
 _HEADER = struct.Struct("!i?i")
 _INT = struct.Struct("!i")
-_PERSISTENT = _INT.pack(0)
-_PATH = struct.Struct("!i?ii")
-"""The header of an operation, and the length of its path."""
-_ROLLED_BACK = (RolledBackError.code, RuntimeInconsistency.code)
 _STAT = struct.Struct("!qqqqiiiqiiq")
 _PATHS_PER_REQUEST = 500
 _END = _HEADER.pack(-1, True, -1)
 
 Data = tuple[bytes, ZnodeStat]
-Operation = tuple[Any, ...]
-"""``("create", path, data)``, ``("delete", path, version)``, ``("set_data", path, data)`` or with a version, and
-``("check", path, version)``."""
 Call = Callable[[Any], Any]
 """Sends a request and waits for its result."""
 
@@ -115,69 +105,3 @@ def _parts(paths: Iterable[str]) -> Iterator[tuple[str, ...]]:
     rest = iter(paths)
     while some := tuple(islice(rest, _PATHS_PER_REQUEST)):
         yield some
-
-
-@dataclass(frozen=True)
-class MultiWrite:
-    """All of the operations or none, with paths that need no checking.
-
-    The result is empty, or holds the error of the first operation that failed.
-    """
-
-    type: ClassVar[int] = 14
-
-    chroot: str
-    operations: Sequence[Operation]
-    acl_of: Callable[[str], tuple[ACL, ...]]
-    """ACL of a new node; the path is without chroot."""
-
-    def serialize(self) -> bytes:
-        chroot = self.chroot.encode()
-        parts: list[bytes] = []
-        for name, path, *arguments in self.operations:
-            kind, write = _WRITERS[name]
-            full = chroot + path.encode()
-            parts += (_PATH.pack(kind, False, -1, len(full)), full, *write(*arguments))
-            if kind == _CREATE:
-                parts.append(_written(self.acl_of(path)))
-                parts.append(_PERSISTENT)
-        parts.append(_END)
-        return b"".join(parts)
-
-    @classmethod
-    def deserialize(cls, buffer: bytes, offset: int) -> list[KazooException]:
-        while True:
-            kind, done, _ = _HEADER.unpack_from(buffer, offset)
-            if kind != _ERROR or done:  # if one fails, the others are errors, too
-                return []
-            offset += _HEADER.size
-            (code,) = _INT.unpack_from(buffer, offset)
-            offset += _INT.size
-            if code not in _ROLLED_BACK:
-                return [EXCEPTIONS[code]()]
-
-
-@lru_cache(8)
-def _written(acls: tuple[ACL, ...]) -> bytes:
-    parts = [_INT.pack(acl.perms) + write_string(acl.id.scheme) + write_string(acl.id.id) for acl in acls]
-    return _INT.pack(len(parts)) + b"".join(parts)
-
-
-def _create(data: bytes) -> tuple[bytes, ...]:
-    return _INT.pack(len(data)), data
-
-
-def _set_data(data: bytes, version: int = -1) -> tuple[bytes, ...]:
-    return _INT.pack(len(data)), data, _INT.pack(version)
-
-
-def _version(version: int) -> tuple[bytes, ...]:
-    return (_INT.pack(version),)
-
-
-_WRITERS: dict[str, tuple[int, Callable[..., tuple[bytes, ...]]]] = {
-    "create": (_CREATE, _create),
-    "delete": (_DELETE, _version),
-    "set_data": (_SET_DATA, _set_data),
-    "check": (_CHECK, _version),
-}

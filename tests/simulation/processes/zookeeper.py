@@ -27,7 +27,7 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.protocol.states import ZnodeStat
 
-from muster.placement.zookeeper.multi import MultiRead, MultiWrite
+from muster.placement.zookeeper.multi import MultiRead
 
 CREATED, DELETED, CHANGED = 1, 2, 3
 SESSION_MS = 10_000
@@ -104,9 +104,6 @@ class ZooKeeperServer:
         match request:
             case Transaction():
                 return self._transaction([*request.operations], session_id)
-            case MultiWrite():
-                results = self._transaction([_operation(*each) for each in request.operations], session_id)
-                return [each for each in results if _is_cause(each)]
             case MultiRead():
                 return [self._read(request.kind, path) for path in request.paths]
             case GetData():
@@ -213,26 +210,6 @@ class ZooKeeperServer:
     def _stat(node: ZNode) -> ZnodeStat:
         size, children = len(node.data), len(node.children)
         return ZnodeStat(node.czxid, node.mzxid, 0, 0, node.version, 0, 0, node.owner, size, children, node.czxid)
-
-
-def _operation(name: str, path: str, *arguments: Any) -> Any:
-    """Return an operation of muster.placement.zookeeper.multi, as in kazoo."""
-    match name, arguments:
-        case "create", (data,):
-            return Create(path, data, None, 0)
-        case "set_data", (data,):
-            return SetData(path, data, -1)
-        case "set_data", (data, version):
-            return SetData(path, data, version)
-        case "delete", (version,):
-            return Delete(path, version)
-        case "check", (version,):
-            return CheckVersion(path, version)
-    raise NotImplementedError(name)
-
-
-def _is_cause(result: Any) -> bool:
-    return isinstance(result, KazooException) and not isinstance(result, RolledBackError)
 
 
 def _parent(path: str) -> str:
