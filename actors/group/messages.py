@@ -189,7 +189,7 @@ class TopicErrors(NamedTuple):
 class OffsetCommitResponse(NamedTuple):
     topics: tuple[TopicErrors, ...]
     throttle_time: int = 0
-    """As in :class:`Unthrottled`."""
+    """Kafka's field of all responses: see :class:`Unthrottled`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
