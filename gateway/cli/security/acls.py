@@ -10,6 +10,7 @@ import click
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
+from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli.client.cluster import admin, check
 from muster.gateway.cli.client.gateways import Gateways
 from muster.gateway.cli.errors import CliError
@@ -209,7 +210,7 @@ def add(bootstrap_server: str | None, directory: Path, address: str | None, patt
     wanted = _chosen(_ADDED[pattern_type.lower()], chosen)
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
     for result in client.request(*_CREATE, {"creations": [_creation(acl) for acl in wanted]}).results:
-        check(result, "not every ACL can be added")
+        _check(result, "not every ACL can be added")
     terminal.line(f"added {counted(len(wanted), 'ACL')}", err=True)
 
 
@@ -239,7 +240,7 @@ def remove(
         _confirm(client, filters)
     results = client.request(*_DELETE, {"filters": [_as_filter(each) for each in filters]}).filter_results
     for each in (each for result in results for each in (result, *result.matching_acls)):
-        check(each, "not every ACL can be removed")
+        _check(each, "not every ACL can be removed")
     terminal.line(f"removed {counted(sum(len(result.matching_acls) for result in results), 'ACL')}", err=True)
 
 
@@ -366,12 +367,19 @@ def _creation(acl: Acl) -> dict[str, Any]:
     }
 
 
+def _check(result: Any, what: str) -> None:
+    """Raise CliError if the result has an error code."""
+    if result.error_code is ErrorCode.security_disabled:
+        raise CliError(f"{what}: authorizer.class.name is not set")
+    check(result, what)
+
+
 def _described(client: Gateways, filters: Iterable[Filter]) -> set[tuple[str, ...]]:
     """Return the rows of the ACLs that match. Raises CliError."""
     found: set[tuple[str, ...]] = set()
     for each in filters:
         response = client.request(*_DESCRIBE, _as_filter(each))
-        check(response, "ACLs cannot be listed")
+        _check(response, "ACLs cannot be listed")
         found |= {
             (
                 AclResourceType(resource.resource_type).kafka_name,
