@@ -134,4 +134,4 @@ def test_types_that_librdkafka_does_not_know(running: Serving) -> None:
 
 def test_a_cluster_without_authorizer(served: Serving, tmp_path: Path) -> None:
     served.reachable()
-    assert "No Authorizer is configured" in run(served, "add", *ANN, "--topic", "t", code=1)[1]
+    assert "authorizer.class.name is not set" in run(served, "add", *ANN, "--topic", "t", code=1)[1]
