@@ -83,7 +83,7 @@ def test_what_is_no_moment(text: str) -> None:
         (("spark", "lag", "--json", "--wide"), "--format json has all tables and columns: --wide is for a terminal"),
         (("spark", "lag", "--out", "lag.txt", "--details"), "--out has all tables and columns: --details is for"),
         (("spark", "lag", "--wide", "--details"), "name one of them"),
-        (("spark", "lag", "--local", "--price-per-gib", "nan"), "nan is not a price"),
+        (("spark", "lag", "--local", "--price-per-gib", "nan"), "'nan' is not a finite number"),
         (("spark", "lag", "--local", "--out", "missing/lag.json"), "lag.json cannot be written: there is no folder"),
         (("report", "--local", "--out", "missing/lag.html"), "lag.html cannot be written: there is no folder"),
         (("spark", "lag", "--local", "--out", "."), "is a folder: name a file"),

@@ -8,7 +8,6 @@ exit code need no intermediary.
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Callable
@@ -49,7 +48,6 @@ def spark_options(command: F) -> F:
             click.option(
                 "--price-per-gib",
                 type=Real(shown="PRICE"),
-                callback=_finite,
                 help="Charge groups for the bytes sent to them.",
             ),
             click.option("--timezone", type=Zone(), help="Time zone of days and hours. Default UTC."),
@@ -140,12 +138,6 @@ def become_spark(
     os.execv(
         sys.executable, [sys.executable, "-P", "-m", "muster.spark.command", text]
     )  # -P: do not import a user's folder named spark
-
-
-def _finite(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not a price")
-    return value
 
 
 def _ray_of(directory: Path, address: str | None) -> tuple[str, str | None]:
