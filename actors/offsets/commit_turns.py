@@ -16,8 +16,8 @@ from muster.actors.group.types import Outcome, Token
 from muster.actors.runtime.process import now_ms
 from muster.placement.client import Context
 
-_RECORD_BYTES = 128
-"""More than a record has besides the group, the topic and the metadata."""
+_RECORD_BYTES = 256
+"""More than a batch and a record have besides the group, the topic and the metadata."""
 _CHAR_BYTES = 4
 """The most that a character has in UTF-8."""
 

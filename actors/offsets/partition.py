@@ -182,8 +182,10 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
 
     def heartbeats_seen(self, peer: Peer, leases: list[SeenLease]) -> None:
         if not self._failed:
-            at_ms = now_ms()
-            self._guarded(self._core.seen, self._leases.seen(peer, leases, at_ms), at_ms)
+            self._guarded(self._seen, peer, leases, now_ms())
+
+    def _seen(self, peer: Peer, leases: list[SeenLease], at_ms: int) -> Outcome:
+        return self._core.seen(self._leases.seen(peer, leases, at_ms), at_ms)
 
     def lease_confirmed(self, peer: Peer, lease: int) -> None:
         self._confirm(self._leases.confirmed(peer, lease))

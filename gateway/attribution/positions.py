@@ -57,7 +57,7 @@ class Positions:
         self._ages: deque[tuple[int, tuple[ClientKey, Place]]] = deque()
         self._whole: dict[ClientKey, dict[_Fetched, deque[_Whole]]] = {}
         """Responses whose offsets are not in ``_received`` yet: of most clients no one ever looks them up."""
-        self._whole_ages: deque[tuple[int, ClientKey]] = deque()
+        self._whole_ages: deque[tuple[int, ClientKey, _Fetched]] = deque()
         self._numbers = count()
 
     def add(self, position: Position, now_ms: int) -> None:
@@ -69,7 +69,7 @@ class Positions:
         if alike is None:
             alike = of_client[fetched] = deque(maxlen=_MAX_PER_PARTITION)
         alike.append(_Whole(next(self._numbers), now_ms, position))
-        self._whole_ages.append((now_ms, key))
+        self._whole_ages.append((now_ms, key, fetched))
 
     def _of(self, key: ClientKey, place: Place) -> Sequence[_Received]:
         """Return what clients of that key have received of the partition."""
@@ -140,7 +140,8 @@ class Positions:
         """Forget positions that are too old for any fetch that may still be judged."""
         before_ms = now_ms - POSITION_MS - self._memory_ms
         while self._whole_ages and self._whole_ages[0][0] < before_ms:
-            self._prune_whole(self._whole_ages.popleft()[1], before_ms)
+            _, key, fetched = self._whole_ages.popleft()
+            self._prune_whole(key, fetched, before_ms)
         while self._ages and self._ages[0][0] < before_ms:
             _, where = self._ages.popleft()
             received = [each for each in self._received.get(where, ()) if each.at_ms >= before_ms]
@@ -149,12 +150,14 @@ class Positions:
             else:
                 self._received.pop(where, None)
 
-    def _prune_whole(self, key: ClientKey, before_ms: int) -> None:
+    def _prune_whole(self, key: ClientKey, fetched: _Fetched, before_ms: int) -> None:
         of_client = self._whole.get(key, {})
-        for fetched, alike in [*of_client.items()]:
-            while alike and alike[0].at_ms < before_ms:
-                alike.popleft()
-            if not alike:
-                del of_client[fetched]
-        if not of_client:
-            self._whole.pop(key, None)
+        alike = of_client.get(fetched)
+        if alike is None:
+            return
+        while alike and alike[0].at_ms < before_ms:
+            alike.popleft()
+        if not alike:
+            del of_client[fetched]
+            if not of_client:
+                del self._whole[key]

@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
+from muster.actors.coordinator.batching import batches
 from muster.actors.group.apis import offsets
+from muster.actors.group.codec.records import CommittedOffset, offset_records
+from muster.actors.group.messages import NO_MEMBER, CommitPartition, CommitTopic, OffsetCommit
+from muster.actors.group.types import GroupId
 from muster.actors.log import LogConfig
 from muster.actors.log.format.batch import iter_headers
+from muster.actors.offsets import commit_turns
 from muster.actors.wire.kafka.codec import ErrorCode
 from tests.offsets.shell import Shell, commit, committed, exchange, run
 
@@ -34,6 +39,24 @@ def test_commits_that_come_together_are_one_write(tmp_path: Path) -> None:
         await shell.server.stop()
 
     run(scenario)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 50])
+@pytest.mark.parametrize("text", ["", "x", "\U0001f600" * 30])
+def test_no_batch_is_larger_than_its_commits_were_taken_for(partitions: int, text: str) -> None:
+    """Else commits that would fit alone are refused together."""
+    rows = [CommitPartition(index, index, metadata=text) for index in range(partitions)]
+    request = OffsetCommit(
+        api_version=9,
+        group_id=GroupId(text),
+        generation_id=-1,
+        member_id=NO_MEMBER,
+        group_instance_id=None,
+        topics=(CommitTopic.of(text, rows),),
+    )
+    values = [CommittedOffset(row.offset, 0, metadata=text, expire_timestamp_ms=1) for row in rows]
+    (batch,) = batches(offset_records(GroupId(text), text, range(partitions), values), 1 << 30) or ()
+    assert batch.size_bytes <= commit_turns._most_bytes(request)
 
 
 def test_one_that_is_refused_refuses_no_other(tmp_path: Path) -> None:
