@@ -71,20 +71,6 @@ class Positions:
         alike.append(_Whole(next(self._numbers), now_ms, position))
         self._whole_ages.append((now_ms, key, fetched))
 
-    def _of(self, key: ClientKey, place: Place) -> Sequence[_Received]:
-        """Return what clients of that key have received of the partition."""
-        whole = self._whole.pop(key, None)
-        if whole is not None:
-            for _, at_ms, position in sorted((each for alike in whole.values() for each in alike), key=itemgetter(0)):
-                self._take_apart(key, position, at_ms)
-        return self._received.get((key, place), ())
-
-    def _take_apart(self, key: ClientKey, position: Position, at_ms: int) -> None:
-        group, principal, is_hint = position.group, position.principal, position.is_hint
-        for topic, indexes, offsets in position.topics:
-            for index, offset in zip(indexes, offsets, strict=True):
-                self.add_one(key, (topic, index), offset, group, at_ms, principal, is_hint=is_hint)
-
     def add_one(
         self,
         key: ClientKey,
@@ -98,11 +84,29 @@ class Positions:
         is_hint: bool = False,
     ) -> None:
         """Record that a client of that key and group will fetch from that offset; ``is_end``: to continue a stream."""
+        self._take_apart(key)
+        self._keep(key, place, _Received(now_ms, offset, group, principal, is_end, is_hint))
+
+    def _of(self, key: ClientKey, place: Place) -> Sequence[_Received]:
+        """Return what clients of that key have received of the partition."""
+        self._take_apart(key)
+        return self._received.get((key, place), ())
+
+    def _take_apart(self, key: ClientKey) -> None:
+        """Keep the offsets of the key's responses one by one, in the order in which they came."""
+        responses = [each for alike in self._whole.pop(key, {}).values() for each in alike]
+        for _, at_ms, position in sorted(responses, key=itemgetter(0)):
+            for topic, indexes, offsets in position.topics:
+                for index, offset in zip(indexes, offsets, strict=True):
+                    found = _Received(at_ms, offset, position.group, position.principal, False, position.is_hint)
+                    self._keep(key, (topic, index), found)
+
+    def _keep(self, key: ClientKey, place: Place, found: _Received) -> None:
         where = (key, place)
         received = self._received.setdefault(where, [])
-        received.append(_Received(now_ms, offset, group, principal, is_end, is_hint))
+        received.append(found)
         del received[:-_MAX_PER_PARTITION]
-        self._ages.append((now_ms, where))
+        self._ages.append((found.at_ms, where))
 
     def groups_at(self, key: ClientKey, place: Place, offset: int, first_ms: int, principal: str | None) -> set[str]:
         """Return the groups with a client that received this offset, and so may have begun there at ``first_ms``."""

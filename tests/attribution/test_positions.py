@@ -41,6 +41,15 @@ def test_it_makes_no_difference_when_one_looks(seed: int, monkeypatch: pytest.Mo
             if has_to_prune:
                 each.prune(now_ms)
         if chance.random() < 0.2:
+            end = (
+                (HOST, chance.choice(CLIENTS)),
+                ("t", chance.randint(0, 2)),
+                chance.randint(0, 2),
+                chance.choice("gh"),
+            )
+            for each in (late, early):
+                each.add_one(*end, now_ms, ANONYMOUS, is_end=True)
+        if chance.random() < 0.2:
             place, offset = ("t", chance.randint(0, 2)), chance.randint(0, 2)
             first_ms = now_ms - chance.choice((0, 100, MEMORY_MS))
             where = ((HOST, chance.choice(CLIENTS)), place, offset, first_ms, ANONYMOUS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 
 import psutil
@@ -30,37 +31,54 @@ class Reach:
         self._raylet = None if public_api_only() else _raylet(node_id)
         self._patience_s = float(os.environ.get(_RAY_PATIENCE, _RAY_PATIENCE_S)) / 2
         self._answered_at = time.monotonic()
+        self._looking: threading.Thread | None = None
+        """A look at the nodes that the GCS has not responded to yet."""
 
     def missing(self) -> str | None:
         """Return why this Ray is considered lost; None while it is available. A short outage of the GCS is
         tolerated."""
-        if self._node_has_ended():
+        has_ended = self._node_has_ended()
+        if has_ended:
             return f"Ray at {self.address} is no longer running on this host: its raylet has ended"
-        if self.listens:
+        if has_ended is False and self.listens:
             self._answered_at = time.monotonic()
         elif time.monotonic() - self._answered_at > self._patience_s:
-            return f"Ray at {self.address} is gone: nothing has listened there for {self._patience_s:g} s"
+            return f"Ray at {self.address} is gone: nothing has responded there for {self._patience_s:g} s"
         return None
 
     @property
     def responds(self) -> bool:
         """Whether it can be called now; a call to a GCS that is down would not return."""
-        return not self._node_has_ended() and self.listens
+        return self._node_has_ended() is False and self.listens
 
     @property
     def listens(self) -> bool:
         """Whether its GCS is available, perhaps for other nodes only."""
         return listens(self.address)
 
-    def _node_has_ended(self) -> bool:
+    def _node_has_ended(self) -> bool | None:
+        """None if the GCS would have to say it, and does not."""
         if not public_api_only():
             return self._raylet is not None and not is_alive(self._raylet)
+        nodes = self._alive_nodes() if self.listens else None
+        return None if nodes is None else self._node_id not in nodes
+
+    def _alive_nodes(self) -> frozenset[str] | None:
+        """Ids of the nodes that are alive; None without a response within a second: ``ray.nodes`` has no time limit."""
         import ray
 
-        return self.listens and not any(
-            node["NodeID"] == self._node_id and node["Alive"]
-            for node in ray.nodes()  # type: ignore[no-untyped-call]
-        )
+        if self._looking is not None and self._looking.is_alive():
+            return None
+        found: list[frozenset[str]] = []
+
+        def look() -> None:
+            nodes = ray.nodes()  # type: ignore[no-untyped-call]
+            found.append(frozenset(node["NodeID"] for node in nodes if node["Alive"]))
+
+        self._looking = threading.Thread(target=look, name="nodes-of-ray", daemon=True)
+        self._looking.start()
+        self._looking.join(_LISTENS_S)
+        return found[0] if found else None
 
 
 def listens(address: str) -> bool:
