@@ -9,11 +9,22 @@ import pytest
 
 from muster.actors.log import LogConfig
 from muster.actors.log.errors import CorruptMessage, InvalidRecord, MessageTooLarge
+from muster.actors.log.format import compression, recompression, records
 from muster.actors.log.format.batch import MAX_BATCH_RECORDS, check_client_batch, read_header
 from muster.actors.log.format.client_batch import ClientBatch, Rules
-from muster.actors.log.format.compression import GZIP, LZ4, MAX_RECORDS_BYTES, SNAPPY, ZSTD
+from muster.actors.log.format.compression import (
+    GZIP,
+    LZ4,
+    MAX_RECORDS_BYTES,
+    MAX_STORED_RECORDS_BYTES,
+    SNAPPY,
+    ZSTD,
+)
+from muster.actors.log.format.compression import NO_COMPRESSION as NONE
 from muster.actors.log.format.recompression import recompressed
-from muster.actors.log.format.records import read_records
+from muster.actors.log.format.records import build_batch, read_records
+from muster.actors.log.transactions.aborted import AbortedRanges
+from muster.actors.log.upkeep.compaction import Compactor, KeyMap
 from tests.fuzz.batches import bomb, changed
 from tests.log.support import client_batch, open_log, run
 
@@ -67,13 +78,44 @@ def test_a_batch_that_is_not_compressed_may_be_larger() -> None:
     ClientBatch(batch).check(Rules("t-0", 2 * MAX_RECORDS_BYTES, needs_keys=False))
     (record,) = read_records(batch, read_header(batch))
     assert record.value == value
-    assert len(recompressed(batch, read_header(batch), ZSTD, None)) < len(batch)
+    stored = bytes(recompressed(batch, read_header(batch), ZSTD, None))
+    assert len(stored) < len(batch)
+    (record,) = read_records(stored, read_header(stored))
+    assert record.value == value
+
+
+def test_records_that_would_be_too_many_compressed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a client, whose codec is changed, and of a coordinator: they could not be read again."""
+    monkeypatch.setattr(recompression, "_MOST_BYTES", 1_000)
+    monkeypatch.setattr(records, "MAX_RECORDS_BYTES", 1_000)
+    batch = client_batch(value=bytes(1_000))
+    with pytest.raises(MessageTooLarge):
+        recompressed(batch, read_header(batch), ZSTD, None)
+    assert recompressed(batch, read_header(batch), NONE, None) == batch
+    with pytest.raises(MessageTooLarge):
+        build_batch([(b"k", bytes(1_000))], 0, 0, 0, ZSTD)
+    assert build_batch([(b"k", bytes(1_000))], 0, 0, 0)
+
+
+def test_what_the_cleaner_makes_longer_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each record gets another distance to the base timestamp, of five bytes instead of one."""
+    tombstones = [(b"%060d" % number, None) for number in range(1_000)]
+    batch = bytes(build_batch(tombstones, 0, 0, 0, ZSTD))
+    monkeypatch.setattr(compression, "MAX_RECORDS_BYTES", 70_000)
+    ClientBatch(batch).check(Rules("t-0", MAX_MESSAGE_BYTES, needs_keys=True))
+    keys = KeyMap(1 << 20)
+    compactor = Compactor(keys, 0, 86_400_000, frozenset(), AbortedRanges([]))
+    changed = compactor.compact(batch, read_header(batch), set(), is_last=True)
+    assert changed is not None
+    assert changed != batch
+    assert len(list(read_records(changed, read_header(changed)))) == 1_000
+    assert compactor.compact(changed, read_header(changed), set(), is_last=True) == changed
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 def test_a_stored_batch_that_unpacks_to_too_much_is_refused(codec: int) -> None:
     """The batch is well-formed: without the limit, its record would be read."""
-    batch = client_batch(1, value=bytes(MAX_RECORDS_BYTES), codec=codec)
+    batch = client_batch(1, value=bytes(MAX_STORED_RECORDS_BYTES), codec=codec)
     with pytest.raises(CorruptMessage):
         list(read_records(batch, read_header(batch)))
 

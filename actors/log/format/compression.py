@@ -20,6 +20,9 @@ CODEC_OF = {"uncompressed": NO_COMPRESSION, "gzip": GZIP, "snappy": SNAPPY, "lz4
 MAX_RECORDS_BYTES = 64 << 20
 """The limit of decompressed records per batch of a client: a batch of a few kilobytes may hold gigabytes. Beyond
 AT_ONCE_BYTES, a log actor has three at a time at most: one is checked, one gets another codec, one is cleaned."""
+MAX_STORED_RECORDS_BYTES = 256 << 20
+"""The limit of a batch that is stored. It is larger: the cleaner makes records longer, and a client's batch that was
+not compressed, which ``max.message.bytes`` alone limits, may be stored compressed."""
 AT_ONCE_BYTES = 1 << 20
 """Decompressed in an event loop: in a few milliseconds. With this limit, decompression is fastest."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from muster.actors.log.errors import CorruptMessage
+from muster.actors.log.errors import CorruptMessage, MessageTooLarge
 from muster.actors.log.format.batch import (
     HEADER,
     HEADER_BYTES,
@@ -23,7 +23,13 @@ from muster.actors.log.format.batch import (
     BatchHeader,
     seal,
 )
-from muster.actors.log.format.compression import NO_COMPRESSION, compress, decompress
+from muster.actors.log.format.compression import (
+    MAX_RECORDS_BYTES,
+    MAX_STORED_RECORDS_BYTES,
+    NO_COMPRESSION,
+    compress,
+    decompress,
+)
 from muster.actors.wire.kafka.framing import Buffer
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
@@ -43,7 +49,7 @@ def read_records(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
 
     Raises CorruptMessage or UnsupportedCompression for unreadable ones.
     """
-    payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
+    payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes], MAX_STORED_RECORDS_BYTES)
     append_ms = header.max_timestamp_ms if header.has_log_append_time else None
     at = 0
     for _ in range(header.record_count):
@@ -179,10 +185,14 @@ def build_batch(
     producer: BatchProducer = NOT_A_PRODUCER,
     headers: Headers = _NO_HEADERS,
 ) -> bytearray:
-    """One batch with create time. ``records``, at least one, are pairs of key and value; all have the ``headers``."""
-    batch = bytearray(HEADER_BYTES) + compress(
-        codec, b"".join(_parts(records, _headers(headers) if headers else b"\0"))
-    )
+    """One batch with create time. ``records``, at least one, are pairs of key and value; all have the ``headers``.
+
+    Raises MessageTooLarge for more than is accepted compressed.
+    """
+    payload = b"".join(_parts(records, _headers(headers) if headers else b"\0"))
+    if codec != NO_COMPRESSION and len(payload) > MAX_RECORDS_BYTES:
+        raise MessageTooLarge(f"{len(payload)} bytes of records in one batch, the limit is {MAX_RECORDS_BYTES}")
+    batch = bytearray(HEADER_BYTES) + compress(codec, payload)
     last = len(records) - 1
     length = len(batch) - LENGTH_OVERHEAD
     HEADER.pack_into(

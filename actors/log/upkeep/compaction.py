@@ -20,7 +20,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from muster.actors.log.format.batch import CODEC_MASK, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader, seal
-from muster.actors.log.format.compression import NO_COMPRESSION, compress, decompress
+from muster.actors.log.format.compression import MAX_STORED_RECORDS_BYTES, NO_COMPRESSION, compress, decompress
 from muster.actors.log.format.records import RawRecord, scan_records, with_timestamp_delta
 from muster.actors.log.transactions.aborted import AbortedRanges
 
@@ -70,7 +70,7 @@ def _token(key: bytes) -> bytes:
 
 
 def _payload(batch: bytes, header: BatchHeader) -> bytes:
-    return decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
+    return decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes], MAX_STORED_RECORDS_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
