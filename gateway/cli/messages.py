@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from muster.gateway.cli.client.producer import Message
     from muster.gateway.cli.client.reader import Received
 
-_READ_BYTES = 1 << 16
+_READ_BYTES, _MAX_LINE_BYTES = 1 << 16, 256 << 20
 
 
 @click.command(epilog="Example: muster topics produce greetings <<< hello")
@@ -78,20 +78,25 @@ def _batches(stdin: IO[bytes], separator: bytes | None) -> Iterator[list[Message
             try:
                 batch.append(_split(line, separator, next(numbers)))
             except CliError:
-                yield batch
+                if batch:
+                    yield batch
                 raise
         yield batch
 
 
 def _lines(stdin: IO[bytes]) -> Iterator[list[bytes]]:
-    """Yield the whole lines of each read, without their ends; at last what has none."""
+    """Yield the whole lines of each read, without their ends; at last what has none. Raises CliError."""
     begun: list[bytes] = []
+    begun_bytes = 0
     while data := stdin.read1(_READ_BYTES):  # type: ignore[attr-defined]
         whole, newline, rest = data.rpartition(b"\n")
         if newline:
             yield b"".join((*begun, whole)).split(b"\n")
-            begun = []
+            begun, begun_bytes = [], 0
         begun.append(rest)
+        begun_bytes += len(rest)
+        if begun_bytes > _MAX_LINE_BYTES:
+            raise CliError(f"a line has more than {_MAX_LINE_BYTES >> 20} MiB")
     if last := b"".join(begun):
         yield [last]
 

@@ -53,7 +53,7 @@ class LeasedHeartbeats:
             self.prepared = {key: each for key, each in self.prepared.items() if not each.lease.is_over}
             self._limit = max(_MIN_MEMBERS, 2 * len(self.prepared))
         if len(self.prepared) < _MAX_MEMBERS and len(request) <= _MAX_REQUEST_BYTES:
-            self.prepared[_key(request)] = _Prepared(lease, response[4:], is_allowed, answered)
+            self.prepared[request[:4] + request[8:]] = _Prepared(lease, response[4:], is_allowed, answered)
 
     def respond(self, request: bytes, now_s: float, again: Callable[[], None]) -> bytes | None:
         """Return the response, or None if the request has to be forwarded. ``now_s``: of ``time.monotonic``.
@@ -76,7 +76,3 @@ class LeasedHeartbeats:
             return None
         found.answered()
         return request[_CORRELATION_ID] + found.response
-
-
-def _key(request: bytes) -> bytes:
-    return request[:4] + request[8:]

@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 from muster.actors.log.format.batch import read_header
+from muster.actors.log.format.records import build_batch
 from muster.actors.runtime.settings import CLUSTER_ID_HEADER
 from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli import http as cli_http
 from muster.gateway.cli import messages
+from muster.gateway.cli.client import cluster, reader
 from muster.gateway.cli.client import connection as client_connection
 from muster.gateway.cli.client import gateways as client_gateways
 from muster.gateway.cli.client.gateways import Coordinator, Gateways
@@ -278,3 +280,74 @@ def test_a_server_that_is_no_gateway_knows_no_groups(tmp_path: Path, command: li
         done = runner().invoke(groups, [*command, "--storage", str(tmp_path)])
     assert "does not respond (HTTP 404, not from Muster)" in done.stderr
     assert "there is no group" not in done.stderr
+
+
+def test_a_gateway_that_is_silent_does_not_keep_the_others_from_being_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is paused: the kernel accepts for it."""
+    monkeypatch.setattr(cluster, "_MIN_EACH_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent, listening(_metadata) as address:
+        bootstrap = f"127.0.0.1:{silent.getsockname()[1]},{address}"
+        with cluster.admin(bootstrap, reach_s=0.5) as client:
+            assert cluster.metadata(client).topics == {}
+
+
+def _metadata(_: int, frame: bytes) -> bytes:
+    header = codec.decode_header(frame)
+    body = {"throttle_time": 0, "brokers": [], "cluster_id": None, "controller_id": 1, "topics": []}
+    reply = codec.encode_response(header.api_key, header.api_version, header.correlation_id, body)
+    return len(reply).to_bytes(4, "big") + reply
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "said"),
+    [(",", "there is no HOST:PORT in ','"), ("a..b:9092", "a..b is no name of a host")],
+)
+def test_an_address_that_cannot_be_one(monkeypatch: pytest.MonkeyPatch, bootstrap: str, said: str) -> None:
+    monkeypatch.setattr(cluster, "_REACH_S", 0.1)
+    with pytest.raises(CliError, match=re.escape(said)):
+        cluster.admin(bootstrap, reach_s=0.1)
+
+
+def test_a_coordinator_that_is_not_ready_is_not_said_to_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(*[(FIND, ErrorCode.none), (DELETE, ErrorCode.coordinator_load_in_progress)] * 50)
+    with listening(broker) as address, Coordinator(address, "g") as found:
+        body = {"groups_names": ["g"]}
+        with pytest.raises(CliError, match=r"coordinator of group g is not ready \(COORDINATOR_LOAD_IN_PROGRESS\)"):
+            found.request(DELETE, 2, body, timeout_s=0.3)
+
+
+def test_a_partition_that_cannot_be_read_does_not_hide_the_others() -> None:
+    """Its log moves. The one before it has a message."""
+
+    def respond(_: int, frame: bytes) -> bytes:
+        header = codec.decode_header(frame)
+        ends = {"high_watermark": 1, "last_stable_offset": 1, "log_start_offset": 0, "aborted_transactions": None}
+        rest = {**ends, "preferred_read_replica": -1}
+        partitions = [
+            {"partition_index": 0, "error_code": 0, **rest, "records": bytes(build_batch([(None, b"v")], 0, 0, 0))},
+            {"partition_index": 1, "error_code": ErrorCode.kafka_storage_error, **rest, "records": None},
+        ]
+        responses = [{"topic": "t", "partitions": partitions}]
+        body = {"throttle_time": 0, "error_code": 0, "session_id": 0, "responses": responses}
+        reply = codec.encode_response(header.api_key, header.api_version, header.correlation_id, body)
+        return len(reply).to_bytes(4, "big") + reply
+
+    with listening(respond) as address, Gateways(address) as client:
+        received = next(reader.messages(client, "t", {0: 0, 1: 0}))
+    assert (received.partition, received.record.value) == (0, b"v")
+
+
+def test_a_partition_that_stays_unreadable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_PATIENCE_S", 0.0)
+    failed = {"partition_index": 1, "error_code": ErrorCode.kafka_storage_error, "high_watermark": -1}
+
+    def respond(_: int, frame: bytes) -> bytes:
+        header = codec.decode_header(frame)
+        nothing = {"last_stable_offset": -1, "log_start_offset": -1, "aborted_transactions": None, "records": None}
+        responses = [{"topic": "t", "partitions": [{**failed, **nothing, "preferred_read_replica": -1}]}]
+        body = {"throttle_time": 0, "error_code": 0, "session_id": 0, "responses": responses}
+        reply = codec.encode_response(header.api_key, header.api_version, header.correlation_id, body)
+        return len(reply).to_bytes(4, "big") + reply
+
+    with listening(respond) as address, Gateways(address) as client, pytest.raises(CliError, match="KAFKA_STORAGE"):
+        next(reader.messages(client, "t", {1: 0}))

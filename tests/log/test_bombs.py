@@ -85,8 +85,8 @@ def test_a_batch_that_is_not_compressed_may_be_larger() -> None:
 
 
 def test_records_that_would_be_too_many_compressed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a client, whose codec is changed, and of a coordinator: they could not be read again."""
-    monkeypatch.setattr(recompression, "_MOST_BYTES", 1_000)
+    """A client's, whose codec is changed, and a coordinator's: they could not be read again."""
+    monkeypatch.setattr(recompression, "_MAX_COMPRESSED_BYTES", 1_000)
     monkeypatch.setattr(records, "MAX_RECORDS_BYTES", 1_000)
     batch = client_batch(value=bytes(1_000))
     with pytest.raises(MessageTooLarge):

@@ -19,7 +19,8 @@ METADATA, LIST_OFFSETS, LIST_GROUPS = (3, 12), (2, 7), (16, 5)
 EARLIEST, LATEST = -2, -1
 """In place of a time, in ListOffsets."""
 NO_LEADER_EPOCH, NO_REPLICA, READ_UNCOMMITTED, READ_COMMITTED = -1, -1, 0, 1
-_REACH_S = 8.0
+_REACH_S, _MIN_EACH_S = 8.0, 2.0
+"""Time in which a gateway must respond first, and what each address has of it."""
 
 
 class Refused(CliError):
@@ -51,13 +52,16 @@ class Cluster:
     """Leaders of the partitions, by topic and index."""
 
 
-def admin(bootstrap: str) -> Gateways:
-    """Return a client of these gateways, until the command ends. Raises CliError if none of them responds."""
+def admin(bootstrap: str, reach_s: float = _REACH_S) -> Gateways:
+    """Return a client of these gateways, until the command ends.
+
+    Raises CliError if none of them responds within ``reach_s``, which they share.
+    """
     client = Gateways(bootstrap)
     if (context := click.get_current_context(silent=True)) is not None:
         context.call_on_close(client.close)
     try:
-        client.request(*METADATA, _of_topics([]), timeout_s=_REACH_S)
+        client.request(*METADATA, _of_topics([]), timeout_s=reach_s, each_s=max(_MIN_EACH_S, reach_s / client.count))
     except NoResponse as error:
         raise CliError(
             f"no gateway responds at {bootstrap} ({error.why}); see muster status; "
@@ -114,9 +118,9 @@ def list_groups(client: Gateways, states: Sequence[str] = (), types: Sequence[st
     return [group for _, group in sorted(found.items())]
 
 
-def group_names(bootstrap: str) -> list[str]:
-    """Return the names of all groups. Raises CliError."""
-    listed = list_groups(admin(bootstrap))
+def group_names(bootstrap: str, reach_s: float = _REACH_S) -> list[str]:
+    """Return the names of all groups. Raises CliError, after ``reach_s`` if no gateway responds."""
+    listed = list_groups(admin(bootstrap, reach_s))
     return [each.group_id for each in listed if not each.group_id.startswith(UNDO_PREFIX)]
 
 

@@ -27,10 +27,14 @@ class Connection:
     """Connection with one request at a time. Raises OSError if it is lost, or the peer does not speak Kafka's
     protocol."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+        """``timeout_s``: of the connection, up to 5 s, and of each response."""
         self.address = (host, port)
-        self._socket = socket.create_connection((host, port), timeout=_CONNECT_S)
-        self._socket.settimeout(RESPONSE_S)
+        try:
+            self._socket = socket.create_connection((host, port), timeout=min(_CONNECT_S, timeout_s))
+        except UnicodeError as error:  # a label that is empty or too long
+            raise ConnectionError(f"{host} is no name of a host") from error
+        self._socket.settimeout(timeout_s)
         self._correlation_id = 0
         security = current_security()
         try:
@@ -51,8 +55,8 @@ class Connection:
         frame = self._exactly(size_bytes)
         try:
             correlation_id, response = codec.decode_response(api_key, version, frame)
-        except Exception as error:  # whatever kio raises for bytes that are no response
-            raise ConnectionError(f"it does not speak Kafka's protocol: {type(error).__name__}") from error
+        except codec.UndecodableResponse as error:
+            raise ConnectionError(f"it does not speak Kafka's protocol: {error}") from error
         if correlation_id != self._correlation_id:
             raise ConnectionError("it responded to a request that was not sent")
         return response

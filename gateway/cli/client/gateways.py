@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Self
 
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.cli.client.connection import Connection
+from muster.gateway.cli.client.connection import RESPONSE_S, Connection
 from muster.gateway.cli.errors import CliError
 from muster.placement.host_port import host_port
 
@@ -31,13 +31,15 @@ RETRIABLE = frozenset(
 """Errors that pass by themselves."""
 _FIND_COORDINATOR_VERSION = 4
 _PAUSE_S = 0.1
+_FIND_S = 5.0
+"""Limit of FindCoordinator: another gateway may find it."""
 
 
 class NoResponse(CliError):
     """No timely response, or none but that it may come later."""
 
-    def __init__(self, who: str, why: str) -> None:
-        super().__init__(f"the {who} does not respond ({why}); see muster status")
+    def __init__(self, who: str, why: str, does: str = "does not respond") -> None:
+        super().__init__(f"the {who} {does} ({why}); see muster status")
         self.why = why
 
 
@@ -47,7 +49,14 @@ class Gateways:
     def __init__(self, bootstrap: str) -> None:
         """Take ``bootstrap``, a list as Kafka clients have it. Raises CliError if it is invalid."""
         self._addresses: Sequence[tuple[str, int]] = tuple(addresses(bootstrap))
+        if not self._addresses:
+            raise CliError(f"there is no HOST:PORT in {bootstrap!r}")
         self._connection: Connection | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of addresses."""
+        return len(self._addresses)
 
     @property
     def name(self) -> str:
@@ -63,44 +72,46 @@ class Gateways:
         retriable: Collection[ErrorCode] = RETRIABLE,
         is_repeatable: bool = True,
         timeout_s: float | None = None,
+        each_s: float = RESPONSE_S,
     ) -> Any:
-        """Return the response, as kio's entity; request again while it has an error that is ``retriable``.
+        """Return the response, decoded; request again while it has an error that is ``retriable``.
 
-        It is also repeated when a connection is lost, on the next gateway: unless it is not ``is_repeatable`` and was
-        sent. Raises NoResponse after ``timeout_s`` (``TIMEOUT_S``).
+        It is also repeated when a connection is lost, or silent for ``each_s``, on the next gateway: unless it is not
+        ``is_repeatable`` and was sent. Raises NoResponse after ``timeout_s`` (``TIMEOUT_S``).
         """
         deadline = time.monotonic() + (TIMEOUT_S if timeout_s is None else timeout_s)
         while True:
             is_sent = False
             try:
-                connection = self._connected()
+                connection = self._connected(each_s)
                 is_sent = True
                 response = connection.request(api_key, version, body)
-                failure = next((error.name.upper() for error in errors_in(response) if error in retriable), None)
-                if failure is None:
+                error = next((each for each in errors_in(response) if each in retriable), None)
+                if error is None:
                     return response
-            except OSError as error:
-                failure = str(error)
+                failure = NoResponse(self.name, error.name.upper(), "is not ready")
+            except OSError as lost:
+                failure = NoResponse(self.name, str(lost))
                 if is_sent and not is_repeatable:
                     self.close()
-                    raise NoResponse(self.name, f"{failure}; it may have done what was requested") from error
+                    raise NoResponse(self.name, f"{lost}; it may have done what was requested") from lost
             self.close()
             if time.monotonic() > deadline:
-                raise NoResponse(self.name, failure)
+                raise failure
             time.sleep(_PAUSE_S)
 
-    def _connected(self) -> Connection:
+    def _connected(self, each_s: float) -> Connection:
         if self._connection is None:
-            self._connection = self._connect()
+            self._connection = self._connect(each_s)
         return self._connection
 
-    def _connect(self) -> Connection:
+    def _connect(self, each_s: float) -> Connection:
         """Connect to the first that accepts it, those last that were used before. Raises OSError."""
         failure: OSError | None = None
         for address in self._addresses:
             self._addresses = (*self._addresses[1:], address)
             try:
-                return Connection(*address)
+                return Connection(*address, each_s)
             except OSError as error:
                 failure = error
         raise failure or ConnectionError("no address")
@@ -133,13 +144,13 @@ class Coordinator(Gateways):
         """``HOST:PORT``; empty while unknown."""
         return host_port(*self._connection.address) if self._connection else ""
 
-    def _connect(self) -> Connection:
-        with contextlib.closing(super()._connect()) as connection:
+    def _connect(self, each_s: float) -> Connection:
+        with contextlib.closing(super()._connect(min(each_s, _FIND_S))) as connection:
             body = {"key_type": 0, "coordinator_keys": [self.group]}
             (found,) = connection.request(FIND_COORDINATOR, _FIND_COORDINATOR_VERSION, body).coordinators
         if found.error_code is not ErrorCode.none:
             raise ConnectionError(f"FindCoordinator: {found.error_code.name.upper()}")
-        return Connection(found.host, found.port)
+        return Connection(found.host, found.port, each_s)
 
 
 def addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
@@ -151,10 +162,10 @@ def addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
         yield host.strip("[]"), int(port)
 
 
-def errors_in(entity: Any) -> Iterator[ErrorCode]:
+def errors_in(response: Any) -> Iterator[ErrorCode]:
     """Yield every error code anywhere in a response."""
-    for declared in dataclasses.fields(entity):
-        value = getattr(entity, declared.name)
+    for declared in dataclasses.fields(response):
+        value = getattr(response, declared.name)
         if isinstance(value, ErrorCode):
             if value is not ErrorCode.none:
                 yield value

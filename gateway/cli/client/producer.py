@@ -51,10 +51,12 @@ class Producer:
         """Send the batches of each partition, one after the other. Raises NoResponse."""
         deadline = time.monotonic() + _SEND_S
         while waiting:
+            has_moved = False
             for result in self._produced({index: batches[0] for index, batches in waiting.items()}):
                 batches, error = waiting[result.index], result.error_code
                 if error in _LATER and time.monotonic() < deadline:
                     continue
+                has_moved = True
                 batch = batches.popleft()
                 if error is ErrorCode.none:
                     self.acknowledged += len(batch)
@@ -65,10 +67,9 @@ class Producer:
                     self.failed += len(batch) + sum(map(len, batches))
                     self.error = self.error or text_of(error, result.error_message)
                     batches.clear()
-            pending = {index: batches for index, batches in waiting.items() if batches}
-            if len(pending) == len(waiting):
+            waiting = {index: batches for index, batches in waiting.items() if batches}
+            if not has_moved:
                 time.sleep(_PAUSE_S)
-            waiting = pending
 
     def _by_partition(self, messages: Iterable[Message]) -> dict[int, list[Message]]:
         found: dict[int, list[Message]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -11,11 +12,13 @@ from muster.actors.log.format.control import read_control
 from muster.actors.log.format.records import Record, read_records
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli.client.cluster import NO_LEADER_EPOCH, NO_REPLICA, READ_COMMITTED, check
-from muster.gateway.cli.client.gateways import Gateways
+from muster.gateway.cli.client.gateways import RETRIABLE, Gateways
 from muster.gateway.cli.errors import CliError
 
 FETCH = (1, 12)
 _NO_SESSION = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": [], "rack_id": ""}
+_PATIENCE_S, _PAUSE_S = 60.0, 0.1
+"""How long a partition may be unreadable with an error that passes by itself; before the next request if all are."""
 _WAIT_MS, _MAX_BYTES, _MAX_PARTITION_BYTES = 500, 50 << 20, 1 << 20
 
 
@@ -31,10 +34,17 @@ def messages(client: Gateways, topic: str, offsets: Mapping[int, int]) -> Iterat
     Raises CliError if the topic cannot be read any longer, or the next message has been deleted.
     """
     at = dict(offsets)
+    failed_s: dict[int, float] = {}
     while True:
-        response = client.request(*FETCH, _request(topic, at))
+        response = client.request(*FETCH, _request(topic, at), retriable=())
         check(response, f"topic {topic} cannot be read")
         for found in (each for one in response.responses for each in one.partitions):
+            if found.error_code in RETRIABLE:
+                now_s = time.monotonic()
+                if now_s - failed_s.setdefault(found.partition_index, now_s) < _PATIENCE_S:
+                    continue
+            else:
+                failed_s.pop(found.partition_index, None)
             if found.error_code is ErrorCode.offset_out_of_range:
                 raise CliError(
                     f"{topic}-{found.partition_index} no longer has the next message: deleted before it could be "
@@ -48,6 +58,8 @@ def messages(client: Gateways, topic: str, offsets: Mapping[int, int]) -> Iterat
                         yield message
             except LogError as error:
                 raise CliError(f"topic {topic} cannot be read: {error}") from error
+        if len(failed_s) == len(at):
+            time.sleep(_PAUSE_S)
         at = {index: at[index] for index in (*list(at)[1:], *list(at)[:1])}  # a full response has not each partition
 
 

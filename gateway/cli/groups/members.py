@@ -19,6 +19,8 @@ CONSUMER_GROUP_DESCRIBE = 69
 _DESCRIBE_GROUPS_VERSION = 5
 _DEAD = "Dead"
 _NAMED = 5
+_SUGGEST_S = 2.0
+"""Limit of what is only asked for a suggestion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ def require(bootstrap: str, group: str) -> Group:
 
 def unknown(group: str, bootstrap: Callable[[], str]) -> CliError:
     """Return the error for a group that does not exist; it names similar ones, if that gateway lists groups."""
-    return not_found("group", group, lambda: group_names(bootstrap()))
+    return not_found("group", group, lambda: group_names(bootstrap(), _SUGGEST_S))
 
 
 def in_words(members: Sequence[Member]) -> str:

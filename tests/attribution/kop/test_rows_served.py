@@ -232,7 +232,7 @@ def test_f28_what_was_not_sent_is_not_counted(full: Serving, topic: Topic, fresh
         before = len(full.gateway.connections)
         with full.connect(client_id) as client:
             client.request(FETCH, 18, fetch_body((topic, 0, 0), min_bytes=1, max_wait=60_000))
-            eventually(lambda: any(one.waiting for one in full.gateway.connections.values()), "the fetch waits")
+            eventually(lambda: any(one.waiting for one in list(full.gateway.connections.values())), "the fetch waits")
         eventually(lambda: len(full.gateway.connections) == before, "the gateway knows that the client is gone")
         write(full.client, topic)
         assert books(full, topic.name).sent == 0

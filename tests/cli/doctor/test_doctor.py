@@ -26,6 +26,8 @@ from tests.cli.conftest import ROOT
 from tests.cli.runner import runner
 
 Rows = dict[str, dict[str, Any]]
+MACHINES_OWN = "free space"
+"""It fails where the disk of the tests is nearly full; :func:`test_free_space` tests that check."""
 
 
 def examined(storage: Path, *arguments: str) -> Rows:
@@ -48,7 +50,7 @@ def level(rows: Rows, check: str) -> str:
 
 def test_nothing_fails_here(tmp_path: Path) -> None:
     rows = examined(tmp_path / "new")
-    assert "failed" not in {row["level"] for row in rows.values()}
+    assert not [check for check, row in rows.items() if row["level"] == "failed" and check != MACHINES_OWN]
     assert rows.keys() >= {"configuration", "java", "ray", "open files", "memory", "storage", "free space", "zookeeper"}
     assert not (tmp_path / "new").exists()
 

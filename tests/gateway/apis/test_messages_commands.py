@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Message, Producer
 
+from muster.gateway.cli import messages
+from muster.gateway.cli.client import producer as own_producer
 from muster.gateway.cli.main import cli
 from tests.gateway.real_clients import reachable
 from tests.gateway.serving import Serving
@@ -63,7 +65,9 @@ def test_keys_choose_partitions_as_in_kafkas_own_producer(full: Serving, fresh: 
     assert len(set(expected.values())) == 7
 
 
-def test_a_batch_that_is_too_large_is_divided(full: Serving, fresh: Fresh) -> None:
+def test_a_batch_that_is_too_large_is_divided(full: Serving, fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing waits between two parts."""
+    monkeypatch.setattr(own_producer, "_PAUSE_S", 10 * WAIT_S)
     topic = full.create(fresh("t"), 1, max_message_bytes="2000").name
     lines = [f"{number:03}{'-' * 97}\n" for number in range(200)]
     with reachable(full) as bootstrap:
@@ -75,6 +79,23 @@ def test_a_batch_that_is_too_large_is_divided(full: Serving, fresh: Fresh) -> No
         assert f"150 messages not acknowledged by {topic}: MESSAGE_TOO_LARGE" in sent.stderr
         found = shown(bootstrap, topic, 250)
     assert [str(row["value"])[:3] for row in found] == [f"{number:03}" for number in (*range(200), *range(50))]
+
+
+def test_what_sends_nothing_creates_no_topic(full: Serving, fresh: Fresh) -> None:
+    topic = fresh("t")
+    with reachable(full) as bootstrap:
+        sent = run(bootstrap, "produce", topic, "--key-separator", ":", stdin=b"no separator\n")
+    assert sent.exit_code == 1
+    assert "line 1 has no key separator" in sent.stderr
+    assert topic not in full.gateway.view.topics
+
+
+def test_a_line_that_no_gateway_takes(full: Serving, fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "_MAX_LINE_BYTES", 1 << 20)
+    with reachable(full) as bootstrap:
+        sent = run(bootstrap, "produce", fresh("t"), stdin=b"-" * (2 << 20))
+    assert sent.exit_code == 1
+    assert "a line has more than 1 MiB" in sent.stderr
 
 
 def test_a_partition_that_is_not_there(full: Serving, fresh: Fresh) -> None:

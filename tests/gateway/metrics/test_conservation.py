@@ -221,7 +221,7 @@ def test_which_partitions_a_connection_fetches_is_noted_with_each_fetch_that_nam
         fetch(client, *((topic, partition, 0) for partition in named))
         [noted] = [
             connection.attribution.fetches["of its own"]
-            for connection in full.gateway.connections.values()
+            for connection in list(full.gateway.connections.values())
             if "of its own" in connection.attribution.fetches
         ]
         assert noted.current.keys() == {(topic.name, partition) for partition in named}

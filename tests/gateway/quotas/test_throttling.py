@@ -41,7 +41,7 @@ def client(full: Serving, fresh: Fresh) -> Iterator[Client]:
 
 
 def connection_of(full: Serving, client: Client) -> Connection:
-    (found,) = (each for each in full.gateway.connections.values() if each.port == client.port)
+    (found,) = (each for each in list(full.gateway.connections.values()) if each.port == client.port)
     assert isinstance(found, Connection)
     return found
 
