@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(request)
 
     async def call(self, api: ApiVersion, body: dict[str, Any]) -> Any:
-        """Send a request, and decode the response to kio's entity. Lost."""
+        """Send a request, and return the decoded response. Raises Lost."""
         frame = await self.call_raw(request(api, body, self.client_id))
         return codec.decode_response(*api, frame)[1]
 

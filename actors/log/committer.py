@@ -55,10 +55,10 @@ log = logging.getLogger(__name__)
 Done = asyncio.Future[LogError | None]
 """None once durable and acknowledged, or the reason why it never will be."""
 
-_SLOW_S = 0.005
+_SLOW_S = 0.015
 _SLOW_FOR_S, _MAX_SLOW_FOR_S = 0.25, 10.0
-"""After a commit on the event loop that took as long as that, and not since others had the processor, threads commit
-for so long: they would not get it any sooner. For twice as long, up to the latter, if one is slow again soon."""
+"""After a commit on the event loop that took as long as that and waited, threads commit for so long; for twice as long,
+up to the latter, if one is slow again soon. Less may be a wait for another thread of Python, which has 5 ms."""
 
 RETRY_AFTER_S = 1.0
 """For this long after a disk failure, writes fail without trying the disk."""
@@ -67,7 +67,7 @@ _THREADS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="log-commit")
 
 
 def _waits() -> int:
-    """Return how often this thread has waited for something: voluntary context switches."""
+    """Return how often this thread has waited, for the disk or for another: not how often others had the processor."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 

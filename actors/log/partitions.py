@@ -1,8 +1,8 @@
 """The partitions of a log actor: produces, fetches, ListOffsets v10, DeleteRecords v2, as gateways send them.
 
 Produces and fetches are messages of the internal socket. Gateways translate every client's version of the others to
-these: requests are kio entities, responses the dicts that ``muster.actors.wire.kafka.codec.encode_response`` takes,
-with errors in them; none is raised.
+these: requests are the codec's entities, responses the dicts that ``muster.actors.wire.kafka.codec.encode_response``
+takes, with errors in them; none is raised.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Client(asyncio.Protocol):
             self._all.set_exception(ConnectionError("the gateway closed the connection"))
 
     async def call(self, api: ApiVersion, request: bytes) -> Any:
-        """Send a framed request. Return the response as kio's entity. Raises Refused."""
+        """Send a framed request. Return the decoded response. Raises Refused."""
         (response,) = await self.send([request])
         return checked(api, response)
 
@@ -93,7 +93,7 @@ class Client(asyncio.Protocol):
 
 
 def checked(api: ApiVersion, response: bytes) -> Any:
-    """Return the response as kio's entity. Raises Refused."""
+    """Return the decoded response. Raises Refused."""
     entity = codec.decode_response(*api, response)[1]
     if error := next(_errors(entity), None):
         raise Refused(f"{type(entity).__name__}: {error.name}", entity)

@@ -39,7 +39,7 @@ def may_change(api_key: int, version: int) -> bool:
 
 
 def addresses(api_key: int, response: Any) -> set[Address]:
-    """Return the brokers that the response (kio entity) names. The empty address of an error does not count."""
+    """Return the brokers that the decoded response names. The empty address of an error does not count."""
     return {(place.host, int(place.port)) for place in _places(api_key, response) if _is_address(place)}
 
 

@@ -242,7 +242,7 @@ def _outcome(name: str, change: Callable[[], Topic | None]) -> TopicOutcome:
 
 
 class Client:
-    """One connection; sends requests of any version, and returns kio's entity of that version."""
+    """One connection; sends requests of any version, and returns the decoded responses."""
 
     def __init__(
         self, port: int, client_id: str | None = "a client", *, host: str = "127.0.0.1", source: str | None = None

@@ -171,6 +171,19 @@ def test_a_lost_actor_fails_what_waits_at_once(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_a_response_that_is_cut_off_in_its_token_closes_the_channel(tmp_path: Path) -> None:
+    async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
+        channel = await open_channel(endpoint)
+        held = channel.call(CONTEXT, b"hold")
+        await channel.call(CONTEXT, b"x")
+        (token,) = echo.held
+        echo.peers[0].send(envelope.token_head(envelope.Kind.RESPONSE, token << 24)[:2])
+        with pytest.raises(ChannelLost):
+            await held
+
+    run(tmp_path, scenario)
+
+
 def test_a_cancelled_call_is_cancelled_in_the_actor(tmp_path: Path) -> None:
     async def scenario(echo: Echo, server: Server, endpoint: Endpoint) -> None:
         channel = await open_channel(endpoint)

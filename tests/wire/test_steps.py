@@ -16,7 +16,7 @@ from tests.fuzz.frames import Generator
 from tests.fuzz.values import Values
 
 FRAMES, SEED = 4_000, 11
-METADATA, OFFSET_FETCH = 3, 9
+METADATA, OFFSET_FETCH, DESCRIBE_TRANSACTIONS = 3, 9, 65
 
 
 def names(count: int, version: int = 12) -> bytes:
@@ -109,3 +109,12 @@ def test_a_value_that_does_not_fit_is_named() -> None:
     bad["groups"][0]["topics"][0]["partitions"][2]["partition_index"] = 1 << 40  # type: ignore[index]
     with pytest.raises(ValueError, match="partition_index"):
         finish(encode_response_in_steps(OFFSET_FETCH, 8, 5, bad))
+    topic = {"topic": "t", "partitions": [0, 1 << 40]}
+    numbers = {"transaction_timeout": 0, "transaction_start_time": -1, "producer_id": 1, "producer_epoch": 0}
+    described = {"error_code": 0, "transactional_id": "x", "transaction_state": "Ongoing", "topics": [topic], **numbers}
+    with pytest.raises(ValueError, match="TopicData v0, partitions"):
+        finish(
+            encode_response_in_steps(
+                DESCRIBE_TRANSACTIONS, 0, 5, {"throttle_time": 0, "transaction_states": [described]}
+            )
+        )

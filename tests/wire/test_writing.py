@@ -51,7 +51,7 @@ KINDS = kinds()
 
 
 class Plain(typing.NamedTuple):
-    """Data twice: as a handler gives it, and as kio's entity."""
+    """Data twice: as a handler gives it, and as the entity that kio's class has."""
 
     body: Any
     entity: Any

@@ -1,4 +1,4 @@
-"""Translates between kio's entities, one class per API version, and the version-neutral messages of the core.
+"""Translates between the codec's entities, one class per API version, and the version-neutral messages of the core.
 
 Every version that kio has is served. OffsetCommit and OffsetFetch v10 name topics by id: the caller of ``decode``
 passes the names, and an id without a name is answered UNKNOWN_TOPIC_ID.

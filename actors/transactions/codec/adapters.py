@@ -1,4 +1,4 @@
-"""Translates between kio's entities, one class per API version, and the version-neutral messages of the core.
+"""Translates between the codec's entities, one class per API version, and the version-neutral messages of the core.
 
 Every version that kio has is served. A producer that is fenced gets INVALID_PRODUCER_EPOCH in versions that are older
 than PRODUCER_FENCED.

@@ -131,6 +131,8 @@ class Channel(asyncio.Protocol):
         try:
             for message in self._framer.feed(data):
                 if message[0] in _RESPONSES and self.usable:
+                    if len(message) < envelope.TOKEN_HEAD.size:
+                        raise ValueError(f"a response of {len(message)} bytes has no token")
                     self._answered(int.from_bytes(message[1:5], "big"), message[5:])
                 else:
                     self._receive(message)

@@ -188,7 +188,7 @@ def field(entity: Any, name: str, default: Any) -> Any:
 
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: Body) -> bytes:
-    """Return a whole request frame without its size prefix. Raises the errors of ``writing.writer``."""
+    """Return a whole request frame without its size prefix. Raises the errors of ``writer.writer``."""
     kind = request_type(api_key, version)
     parts: list[Buffer] = []
     header = {
@@ -203,7 +203,7 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytes:
-    """Return a whole response frame without its size prefix. Raises the errors of ``writing.writer``."""
+    """Return a whole response frame without its size prefix. Raises the errors of ``writer.writer``."""
     return b"".join(encode_response_parts(api_key, version, correlation_id, body))
 
 

@@ -9,7 +9,7 @@ from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.framing import Buffer
 from muster.actors.wire.kafka.schema import as_varint
 from muster.actors.wire.kafka.steps import Steps
-from muster.actors.wire.kafka.writer import MISSING, Body, EntityWriter, Put, element_writer, field_of, writer
+from muster.actors.wire.kafka.writer import MISSING, Body, EntityWriter, Put, field_of, writer
 
 _AT_ONCE = 8
 """Elements of a step."""
@@ -20,7 +20,7 @@ _TOGETHER = 500
 
 
 def encode_response_in_steps(api_key: int, version: int, correlation_id: int, body: Body) -> Steps[list[Buffer]]:
-    """Return the parts of a whole response frame without its size prefix. Raises the errors of ``writing.writer``."""
+    """Return the parts of a whole response frame without its size prefix. Raises the errors of ``writer.writer``."""
     joined = _Joined(codec.response_head(api_key, version, correlation_id))
     yield from _write(writer(codec.response_type(api_key, version)), body, joined.put)
     return joined.all()
@@ -63,11 +63,10 @@ def _write(whole: EntityWriter, body: Any, put: Put) -> Steps[None]:
             elements = yield from _collected(elements)
         put(as_varint(len(elements) + 1) if field.is_compact else len(elements).to_bytes(4, "big"))
         nested = writer(field.nested) if field.nested is not None and len(elements) < _FEW else None
-        write_all = element_writer(field)
         for at in range(0, len(elements), _AT_ONCE):
             some = elements[at : at + _AT_ONCE]
             if nested is None:
-                write_all(some, put)
+                whole.write_elements(field, some, put)
             else:
                 for element in some:
                     yield from _write(nested, element, put)

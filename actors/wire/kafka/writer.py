@@ -87,6 +87,13 @@ class EntityWriter:
         """Write one of the fields."""
         self._write_part(self.entity._replace(is_flexible=False, fields=(field,), tagged=()), body, put)
 
+    def write_elements(self, field: Field, elements: Sequence[Any], put: Put) -> None:
+        """Write some elements of an array, without its length."""
+        try:
+            element_writer(field)(elements, put)
+        except _UNFIT as error:
+            raise _named(error, self.entity, field.name) from error
+
     def write_tail(self, body: Any, put: Put) -> None:
         """Write the tagged fields, which follow all others."""
         self._write_part(self.entity._replace(fields=()), body, put)

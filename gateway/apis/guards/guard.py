@@ -65,8 +65,6 @@ class Each:
     """The response with an error for every element, if it is not the API's error body."""
     of: str = ""
     """Kind of the elements, for the documentation."""
-    joins_bytes: bool = False
-    """Whether the results, the last array of the response, are merged as bytes: kio cannot read all that it writes."""
 
     def refused(self, call: Call) -> Steps[Mapping[int, ErrorCode]]:
         """Return the errors of elements that are refused, by index."""
@@ -120,8 +118,6 @@ class Each:
             else:  # an element that occurs twice has one result
                 others.extend(found)
         served: Sequence[Any] = ()
-        if reply is not None and self.joins_bytes:
-            return self._joined(call, reply, response, results, len(elements))
         if reply is not None:
             response = entity_of(call, reply)
             if field(response, "error_code", ErrorCode.none) is not ErrorCode.none:
@@ -129,13 +125,6 @@ class Each:
             served = _get(response, self.results)
         merged = _merged(len(elements), served, results) if not others else [*served, *results.values(), *others]
         return call.reply(_with(response, self.results, merged))
-
-    def _joined(self, call: Call, reply: Reply, response: Body, refused: Mapping[int, Any], count: int) -> Reply:
-        """Return the response with the served results, of which each element has one, and these."""
-        key, version = call.header.api_key, call.header.api_version
-        served = codec.split_response(key, version, b"".join(reply.in_memory))
-        own = {index: codec.element(key, version, self.results, each) for index, each in refused.items()}
-        return call.reply_joined(_with(response, self.results, ()), [*_merged(count, served, own)])
 
     def _failed(self, api: Api, call: Call, elements: Sequence[Any], error: ErrorCode) -> Body:
         """Return the response to these elements alone, which are refused."""
@@ -216,7 +205,7 @@ def _with(response: Body, name: str, value: Any) -> Body:
 
 
 def entity_of(call: Call, reply: Reply) -> Any:
-    """Return a response as kio's entity."""
+    """Return a response, decoded."""
     header = call.header
     return codec.decode_response(header.api_key, header.api_version, b"".join(reply.in_memory))[1]
 

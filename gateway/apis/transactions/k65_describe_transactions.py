@@ -15,7 +15,7 @@ DESCRIBE_TRANSACTIONS = 65
 
 
 _GUARD = Guard(
-    each=Each((DESCRIBE_TRANSACTIONAL_ID,), "transactional_ids", "transaction_states", itself, joins_bytes=True),
+    each=Each((DESCRIBE_TRANSACTIONAL_ID,), "transactional_ids", "transaction_states", itself),
     inside=(Rule((DESCRIBE_TOPIC,), "of the transaction", None),),
 )
 

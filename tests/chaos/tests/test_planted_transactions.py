@@ -11,6 +11,7 @@ from typing import ClassVar
 import pytest
 
 from tests.chaos.draining import DRAIN_S, drain
+from tests.chaos.history import read_history
 from tests.chaos.plan import Worker
 from tests.chaos.tests.bugs import (
     ABORT_COMMITS_OFFSETS,
@@ -45,6 +46,13 @@ def ended(running: Stage) -> int:
     return sum(text.count('"e":"transaction-ended"') for text in journals)
 
 
+def has_read_aborted(running: Stage) -> bool:
+    """Whether the reader has read a record of a transaction that was aborted."""
+    history = read_history(running.journals)
+    aborted = {record.name for each in history.transactions if each.committed is False for record in each.records}
+    return any(each.name in aborted for each in history.reads)
+
+
 @pytest.mark.parametrize(
     ("bug", "rules"),
     [
@@ -71,6 +79,8 @@ def test_transactions(bug: Bug | None, rules: set[str], tmp_path: Path, zk_hosts
         fleet.start(TRANSFORMERS[0])
         before = ended(running)
         eventually(lambda: ended(running) > before + ENOUGH, "and more of them", within_s=WAIT_S)
+        if bug is READS_BEYOND_THE_LAST_STABLE_OFFSET:
+            eventually(lambda: has_read_aborted(running), "one reads what is aborted", within_s=WAIT_S)
         server.kill()
         running.serve(int(server.bootstrap.rpartition(":")[2]))
         if bug is None:

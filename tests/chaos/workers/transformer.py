@@ -119,6 +119,7 @@ class Transformer(Consuming):
             positions, group = partitions_of(offsets), self._consumer.consumer_group_metadata()
             self._until_done(SEND_OFFSETS, lambda: self._producer.send_offsets_to_transaction(positions, group, CALL_S))
             if number % ABORT_EVERY == 0:
+                self._producer.flush(1.0)  # a reader of records that are aborted has to find some
                 self._abort(number)
                 return False
             self._until_done("commit_transaction", lambda: self._producer.commit_transaction(CALL_S))

@@ -44,9 +44,13 @@ def topic(full: Serving) -> Topic:
 
 @contextmanager
 def unread(full: Serving, topic: Topic, count: int = 1) -> Iterator[list[tuple[Client, Connection]]]:
-    """Clients that have requested all of it, of which each socket holds a part."""
+    """Clients that have requested all of it, of which each socket holds a part.
+
+    None gets a shorter response, as it may while another waits for its turn or for the disk.
+    """
     clients = []
-    try:
+    with pytest.MonkeyPatch.context() as whole:
+        whole.setattr(segment_files, "_SHARE_BYTES", 1 << 30)
         for _ in range(count):
             client = full.connect()
             assert works(client)
@@ -54,6 +58,7 @@ def unread(full: Serving, topic: Topic, count: int = 1) -> Iterator[list[tuple[C
             client.request(FETCH, 18, fetch_body((topic, 0, 0), **LARGE))
             eventually(lambda connection=connection: not connection._is_writable, "a full socket")
             clients.append((client, connection))
+    try:
         yield clients
     finally:
         for client, _ in clients:

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from muster.actors.group.codec.primitives import Reader
-from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import ErrorCode, versions_of
 from muster.placement.view import TRANSACTIONS_TOPIC
 from tests.gateway.group_client import Fresh
@@ -111,24 +109,16 @@ Described = tuple[ErrorCode, str, dict[str, tuple[int, ...]]]
 
 
 def described(full: Serving, *names: str) -> dict[str, Described]:
-    """kio reads no response with a start time of -1, which means that no transaction is ongoing."""
-    full.client.request(DESCRIBE, 0, {"transactional_ids": list(names)})
-    elements = codec.split_response(DESCRIBE, 0, full.client.receive())
-    full.client.unanswered()
-    return dict(map(read_described, elements))
-
-
-def read_described(element: bytes) -> tuple[str, Described]:
-    reader = Reader(element)
-    reader.flexible = True
-    error, name, state = ErrorCode(reader.int16()), reader.string(), reader.string()
-    reader.int32(), reader.int64(), reader.int64(), reader.int16()
-    topics = {}
-    for _ in range(reader.array_length()):
-        topic = reader.string()
-        topics[topic] = tuple(reader.int32() for _ in range(reader.array_length()))
-        reader.tagged_fields()
-    return name, (error, state, topics)
+    """Error, state and partitions of these transactions, by id."""
+    response = full.client.exchange(DESCRIBE, 0, {"transactional_ids": list(names)})
+    return {
+        each.transactional_id: (
+            each.error_code,
+            each.transaction_state,
+            {topic.topic: tuple(topic.partitions) for topic in each.topics},
+        )
+        for each in response.transaction_states
+    }
 
 
 def test_transactions_of_several_coordinators_are_described_together(full: Serving, fresh: Fresh) -> None:
