@@ -146,7 +146,10 @@ class LogOpener:
                 log.warning("%s waits to serve: %s", self._owner, error)
 
     async def open(self, number: int, epoch: int, view: ClusterView, failed: Callable[[], None]) -> ServedLogs:
-        """Open no partition yet. Raises Superseded if the actor epoch is not the newest any more; ZooKeeperUnreachable."""
+        """Open no partition yet.
+
+        Raises Superseded if the actor epoch is not the newest any more; ZooKeeperUnreachable.
+        """
         zk = await self._zookeeper()
         held = await asyncio.to_thread(actor_epoch, zk, f"log-{number}", epoch)
         return ServedLogs(self._settings, self._secret, self._owner, number, held, view, zk, failed)
