@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -141,11 +140,11 @@ def _registration(number: int, group: str, partition: int, sequence: int) -> Reg
 
 def _copied(one: Registration) -> Registration:
     """Return a copy, as if received from another process."""
-    return replace(one)
+    return one._replace()
 
 
 def _restated(one: Registration) -> Registration:
-    return replace(one, generation=one.generation + 1, sequence=one.sequence + 100_000)
+    return one._replace(generation=one.generation + 1, sequence=one.sequence + 100_000)
 
 
 async def _repair(hosts: str, zk: ZooKeeperClient, members: int, figures: Figures) -> None:

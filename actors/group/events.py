@@ -133,16 +133,14 @@ class MemberAdded:
     member: Who
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberJoined:
+class MemberJoined(NamedTuple):
     """A JoinGroup of a new or known member was accepted; it may be answered immediately."""
 
     group: GroupId
     member_id: MemberId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberSynced:
+class MemberSynced(NamedTuple):
     """A SyncGroup of the current generation was accepted."""
 
     group: GroupId

@@ -7,7 +7,6 @@ partitions: a cooperative consumer continues to fetch them, and an eager one fet
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import repeat
 
 from muster.actors.group.codec.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
@@ -247,9 +246,9 @@ class Registry:
     def _state(self, registration: Registration) -> Registration | None:
         members = self._known.setdefault(GroupId(registration.group), {})
         known = members.get(registration.member_id)
-        if known is not None and replace(known, sequence=0) == registration:
+        if known is not None and registration._replace(sequence=known.sequence) == known:
             return None
-        stated = members[registration.member_id] = replace(registration, sequence=self._next())
+        stated = members[registration.member_id] = registration._replace(sequence=self._next())
         return stated
 
     def _next(self) -> int:

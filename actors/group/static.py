@@ -92,10 +92,10 @@ def _announce(shard: Shard, group: Group, member: Member, before: Member) -> Non
 def _quiet_response(group: Group, member: Member, join: Parked, led_by: MemberId) -> JoinGroupResponse:
     """From v9 on, a leader is instructed to skip its assignment; before v9 it gets a response as if it did not lead."""
     if join.request.api_version < SKIP_ASSIGNMENT_FROM:
-        return replace(joined_response(group, member, ()), leader=led_by)
+        return joined_response(group, member, ())._replace(leader=led_by)
     leads = group.leader == member.id
     members = group.joined_members() if leads else ()
-    return replace(joined_response(group, member, members), skip_assignment=leads)
+    return joined_response(group, member, members)._replace(skip_assignment=leads)
 
 
 def _failed_response(group: Group, error: ErrorCode) -> JoinGroupResponse:

@@ -104,15 +104,14 @@ class MappingWriter:
 
     def _note(self, update: Change) -> None:
         member = (update.group, update.member_id)
-        removal = _Removal(update.epoch, update.sequence)
         if isinstance(update, Withdrawal):
             if path := self._paths.pop(member, None):
-                self._pending[path] = removal
+                self._pending[path] = _Removal(update.epoch, update.sequence)
             return
         path = registration_path(update)
         before = self._paths.get(member)
         if before is not None and before != path:
-            self._pending[before] = removal
+            self._pending[before] = _Removal(update.epoch, update.sequence)
         self._paths[member] = path
         self._pending[path] = update
 

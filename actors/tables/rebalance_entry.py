@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from muster.actors.group.events import Cause, PendingEnd, Removal
 from muster.actors.group.types import MemberId, Who
@@ -39,8 +39,7 @@ class RebalanceProtocol(StrEnum):
     COOPERATIVE = "cooperative"
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """How long a phase waited for a member."""
 
     who: Who
@@ -242,7 +241,15 @@ def _who(who: Who) -> dict[str, Any]:
 
 
 def _wait(wait: Wait) -> dict[str, Any]:
-    return {**_who(wait.who), "after_ms": wait.after_ms, "held_ms": wait.held_ms}
+    member_id, client_id, host, group_instance_id = wait.who
+    return {
+        "member_id": member_id,
+        "client_id": client_id,
+        "host": host,
+        "group_instance_id": group_instance_id,
+        "after_ms": wait.after_ms,
+        "held_ms": wait.held_ms,
+    }
 
 
 def _to_who(values: dict[str, Any]) -> Who:

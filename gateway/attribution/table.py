@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from muster.gateway.attribution.claims import Comparisons
 from muster.gateway.attribution.positions import Positions
@@ -203,15 +203,18 @@ class RegistrationTable:
         key = (registration.host, registration.client_id)
         known = self._members[member][1] if member in self._members else None
         changed: set[ClientKey] = set()
+        before = None if known is None else known.principal
         if known is not None:
-            self._count(known, -1)
             if registration.principal is None:
-                registration = replace(registration, principal=known.principal)
+                registration = registration._replace(principal=known.principal)
             elif known.principal is None:
-                known = replace(known, principal=registration.principal)
+                known = known._replace(principal=registration.principal)
                 self._slots[known.host, known.client_id].reveal(member, registration.principal)
                 changed.add((known.host, known.client_id))
-        self._count(registration, 1)
+        if known is None or before != registration.principal:
+            if known is not None:
+                self._count(known.group, before, -1)
+            self._count(registration.group, registration.principal, 1)
         self._members[member] = (order, registration)
         self._tombstones.pop(member, None)
         self._partition(registration.offsets_partition).members.add(member)
@@ -228,13 +231,13 @@ class RegistrationTable:
         self._touch(changed)
         return frozenset(changed)
 
-    def _count(self, registration: Registration, sign: int) -> None:
-        owners = self._principals.setdefault(registration.group, Counter())
-        owners[registration.principal] += sign
-        if not owners[registration.principal]:
-            del owners[registration.principal]
+    def _count(self, group: str, principal: str | None, sign: int) -> None:
+        owners = self._principals.setdefault(group, Counter())
+        owners[principal] += sign
+        if not owners[principal]:
+            del owners[principal]
             if not owners:
-                del self._principals[registration.group]
+                del self._principals[group]
 
     def _remove(self, member: _MemberKey, now_ms: int, *, left: bool = False) -> frozenset[ClientKey]:
         known = self._members.pop(member, None)
@@ -242,7 +245,7 @@ class RegistrationTable:
             return frozenset()
         registration = known[1]
         key = (registration.host, registration.client_id)
-        self._count(registration, -1)
+        self._count(registration.group, registration.principal, -1)
         self._partition(registration.offsets_partition).members.discard(member)
         self._end(key, member, now_ms, left=left)
         self._touch((key,))

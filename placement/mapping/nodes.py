@@ -32,6 +32,9 @@ _HASHED = "%h"
 _BELOW_ROOT = f"{CLIENT_GROUP_ID}/"
 _DOTS = {".": "%2E", "..": "%2E%2E"}
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-F]{2})")
+_is_plain = re.compile(rf"[A-Za-z0-9_~-][A-Za-z0-9._~-]{{0,{MAX_SEGMENT - 1}}}").fullmatch
+"""Whether a text is its own encoding. It may be one that begins with a dot, too; that is left to the long way."""
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 class Undecodable(ValueError):
@@ -70,6 +73,8 @@ def encode_segment(text: str | None) -> str:
     """Encode a string as (part of) a node name; never empty, never with ``/`` or ``:``."""
     if text is None:
         return _NULL
+    if _is_plain(text):
+        return text
     encoded = _DOTS.get(text) or quote(text.encode("utf-8", "surrogatepass"), safe="") or _EMPTY
     if len(encoded) <= MAX_SEGMENT:
         return encoded
@@ -167,7 +172,7 @@ def encode_registration(registration: Registration) -> bytes:
         "sequence": registration.sequence,
         "principal": registration.principal,
     }
-    return json.dumps(fields, separators=(",", ":")).encode()
+    return _encode(fields).encode()
 
 
 def decode_registration(path: str, data: bytes) -> Registration:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Kind(StrEnum):
@@ -13,8 +13,7 @@ class Kind(StrEnum):
     """A consumer that assigns partitions itself and was seen to commit offsets; expires."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class Registration(NamedTuple):
     """One client of one group.
 
     Identity is (group, member_id): a registration with the same pair replaces the earlier one. ``SIMPLE`` has no
@@ -45,8 +44,7 @@ class Registration:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Withdrawal:
+class Withdrawal(NamedTuple):
     """The coordinator reports that this client no longer belongs to this group."""
 
     group: str
@@ -62,8 +60,7 @@ TopicOffsets = tuple[str, tuple[int, ...], tuple[int, ...]]
 """Topic, partitions (at least one), and the committed offset of each, never negative."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class Position(NamedTuple):
     """The coordinator answered an OffsetFetch of this client with these committed offsets.
 
     A consumer begins there, so a Fetch at such an offset is evidence of its sender. A position changes no
@@ -84,8 +81,7 @@ class Position:
     """Nothing but the partitions shows that this member sent the request: an admin tool with its client id may have."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimpleCommit:
+class SimpleCommit(NamedTuple):
     """A client that is no member committed these offsets.
 
     Its connection was sent the partitions up to there, if it is a consumer. An admin tool that sets offsets sends the

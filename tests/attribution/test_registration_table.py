@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pytest
 
@@ -130,7 +129,7 @@ def test_a_repeated_snapshot_changes_no_version() -> None:
     table.replace(7, 1, snapshot, NOW_MS)
     version = table.version(HOST, CLIENT)
     assert table.replace(7, 1, snapshot, NOW_MS) == frozenset()
-    assert table.replace(7, 2, [replace(snapshot[0], epoch=2)], NOW_MS) == frozenset()
+    assert table.replace(7, 2, [snapshot[0]._replace(epoch=2)], NOW_MS) == frozenset()
     assert table.version(HOST, CLIENT) == version
 
 

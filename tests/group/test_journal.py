@@ -265,7 +265,7 @@ def test_who_does_not_rejoin_is_awaited_and_expelled(driver: Journaled) -> None:
     """The leader requests a rebalance at 4000; b keeps its session but never rejoins; 20 s is the rebalance timeout."""
     a, b = pair(driver, rebalance_ms=20_000)
     driver.at(4000)
-    driver.park(replace(join(a, rebalance_ms=20_000), reason="topics changed"))
+    driver.park(join(a, rebalance_ms=20_000)._replace(reason="topics changed"))
     for at_ms in range(5000, 24_000, 1000):
         driver.at(at_ms)
         driver.exchange(beat(b, 1))

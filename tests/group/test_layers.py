@@ -90,5 +90,8 @@ def test_only_placement_and_the_codec_are_below(path: Path) -> None:
     ]
     below = ("muster.actors.group", "muster.placement")
     strangers = [module for module in ours if not (module or "").startswith(below)]
-    codec = ["muster.actors.wire.kafka", "muster.actors.wire.kafka.into"]
-    assert strangers == (codec if path.stem == "adapters" else [])
+    codec = {
+        "adapters": ["muster.actors.wire.kafka", "muster.actors.wire.kafka.into"],
+        "consumer_protocol": ["muster.actors.wire.kafka.lengths", "muster.actors.wire.kafka.reader"],
+    }
+    assert strangers == codec.get(path.stem, [])

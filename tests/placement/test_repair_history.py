@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -130,7 +128,7 @@ def test_only_clients_with_news_are_looked_at(monkeypatch: pytest.MonkeyPatch) -
     again = plan(dict(held), seen, suspects=frozenset(), partition_of=partition_of, memory=memory)
     assert (again.empty, units) == (True, [])
 
-    copied = {each: tuple(replace(one) for one in some) for each, some in held.items()}
+    copied = {each: tuple(one._replace() for one in some) for each, some in held.items()}
     again = plan(copied, dict(seen), suspects=frozenset(), partition_of=partition_of, memory=again.memory)
     assert (again.empty, units) == (True, [])
 

@@ -309,7 +309,7 @@ def _consumer_group_describe(version: int, entity: Any, _: TopicNames) -> Consum
 def _joined(version: int, response: JoinGroupResponse) -> JoinGroupResponse:
     """Null for no protocol from v7, "" below."""
     protocol_name = response.protocol_name or (None if version >= 7 else "")
-    return response if protocol_name == response.protocol_name else replace(response, protocol_name=protocol_name)
+    return response if protocol_name == response.protocol_name else response._replace(protocol_name=protocol_name)
 
 
 def _left(version: int, response: LeaveGroupResponse) -> LeaveGroupResponse:

@@ -1,21 +1,29 @@
 """The opaque bytes of members of protocol type ``consumer`` (ConsumerProtocolSubscription, -Assignment).
 
-Only the required fields are read: newer versions append fields (KIP-429, KIP-792).
+Newer versions append fields (KIP-429, KIP-792), so an unknown one is read as the newest that is known. Bytes that end
+before the user data are read, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from muster.actors.group.codec.primitives import Reader, Writer
+from kio.schema.consumer_protocol_assignment.v0.data import ConsumerProtocolAssignment
+from kio.schema.consumer_protocol_subscription import v0, v1, v2, v3
+
+from muster.actors.group.codec.primitives import Writer
 from muster.actors.group.errors import CorruptRecord
+from muster.actors.wire.kafka.lengths import MAX_ELEMENTS, UNREADABLE, why
+from muster.actors.wire.kafka.reader import reader
 
 PROTOCOL_TYPE = "consumer"
 OWNED_PARTITIONS_FROM = 1
-_GENERATION_FROM = 2
-_RACK_FROM = 3
+_VERSION_BYTES = 2
+_NO_USER_DATA = b"\xff" * 4
+_SUBSCRIPTIONS = tuple(reader(each.data.ConsumerProtocolSubscription) for each in (v0, v1, v2, v3))
+_ASSIGNMENT = reader(ConsumerProtocolAssignment)
 
 
 class Subscription(NamedTuple):
@@ -29,15 +37,19 @@ class Subscription(NamedTuple):
 
 def read_subscription(data: bytes) -> Subscription:
     """Read a subscription. Raises CorruptRecord if the bytes are none."""
-    source = Reader(data)
-    version = source.int16()
-    topics = frozenset(source.string() for _ in range(source.array_length()))
-    source.nullable_blob()
-    owned = _partitions(source) if version >= OWNED_PARTITIONS_FROM else frozenset()
-    if version >= _GENERATION_FROM:
-        source.int32()
-    rack = source.nullable_string() if version >= _RACK_FROM else None
-    return Subscription(version, topics, owned, rack)
+    version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
+    found = _read_subscription(data, version)
+    owned = _partitions(found.owned_partitions) if version >= OWNED_PARTITIONS_FROM else frozenset()
+    return Subscription(version, frozenset(found.topics), owned, getattr(found, "rack_id", None))
+
+
+def _read_subscription(data: bytes, version: int) -> Any:
+    """Read it in the schema of that version. Raises CorruptRecord."""
+    read = _SUBSCRIPTIONS[min(max(version, 0), len(_SUBSCRIPTIONS) - 1)]
+    try:
+        return read(data if version > 0 else data + _NO_USER_DATA, _VERSION_BYTES, MAX_ELEMENTS)[0]
+    except UNREADABLE as error:
+        raise CorruptRecord(f"no subscription: {why(error)}") from error
 
 
 def read_assignment(data: bytes) -> frozenset[tuple[str, int]]:
@@ -47,9 +59,11 @@ def read_assignment(data: bytes) -> frozenset[tuple[str, int]]:
     """
     if not data:
         return frozenset()
-    source = Reader(data)
-    source.int16()
-    return _partitions(source)
+    try:
+        found, _ = _ASSIGNMENT(data + _NO_USER_DATA, _VERSION_BYTES, MAX_ELEMENTS)
+    except UNREADABLE as error:
+        raise CorruptRecord(f"no assignment: {why(error)}") from error
+    return _partitions(found.assigned_partitions)
 
 
 def write_assignment(partitions: Iterable[tuple[str, int]], version: int) -> bytes:
@@ -64,11 +78,9 @@ def write_assignment(partitions: Iterable[tuple[str, int]], version: int) -> byt
 
 
 def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
-    """Topics of a subscription; None if the bytes are not a subscription."""
+    """Topics of a subscription, read as version 0 as in Kafka; None if the bytes are not a subscription."""
     try:
-        source = Reader(subscription)
-        source.int16()
-        return frozenset(source.string() for _ in range(source.array_length()))
+        return frozenset(_read_subscription(subscription, 0).topics)
     except CorruptRecord:
         return None
 
@@ -79,13 +91,7 @@ def owned_partitions(subscription: bytes) -> frozenset[tuple[str, int]]:
     A consumer with an eager assignor gives up its partitions before it joins, so it owns none.
     """
     try:
-        source = Reader(subscription)
-        if source.int16() < OWNED_PARTITIONS_FROM:
-            return frozenset()
-        for _ in range(source.array_length()):
-            source.string()
-        source.nullable_blob()
-        return _partitions(source)
+        return read_subscription(subscription).owned
     except CorruptRecord:
         return frozenset()
 
@@ -98,9 +104,5 @@ def assigned_partitions(assignment: bytes) -> frozenset[tuple[str, int]] | None:
         return None
 
 
-def _partitions(source: Reader) -> frozenset[tuple[str, int]]:
-    return frozenset(
-        (topic, source.int32())
-        for topic in (source.string() for _ in range(source.array_length()))
-        for _ in range(source.array_length())
-    )
+def _partitions(topics: Iterable[Any]) -> frozenset[tuple[str, int]]:
+    return frozenset([(each.topic, index) for each in topics for index in each.partitions])

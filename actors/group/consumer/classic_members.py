@@ -45,7 +45,7 @@ def join(shard: Shard, group: ConsumerGroup, request: JoinGroup, context: Contex
             member_id = MemberId(shard.new_id())
             if request.api_version >= MEMBER_ID_REQUIRED_FROM:
                 raise ApiError(ErrorCode.member_id_required, member_id)
-            request = replace(request, member_id=member_id)
+            request = request._replace(member_id=member_id)
         with shard.all_or_nothing():
             joined, replaced, member_id = _identify(shard, group, request)
             subscription = _subscription(request)

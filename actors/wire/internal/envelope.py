@@ -226,7 +226,7 @@ def _context(data: bytes) -> Context:
 
 
 class _Update(msgspec.Struct, omit_defaults=True):
-    """One of these, by its type: a union of dataclasses cannot be decoded."""
+    """One of these, by its type: a union of named tuples cannot be decoded."""
 
     registration: Registration | None = None
     withdrawal: Withdrawal | None = None
