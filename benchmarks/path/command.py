@@ -51,6 +51,7 @@ def _in_a_world(request: Request, work: Callable[[Steps], Awaitable[T]]) -> T:
 @click.argument("names", metavar="[REQUEST]...", nargs=-1, type=click.Choice([*_NAMES]))
 @click.option("--functions", is_flag=True, help="List the functions in the order in which they are entered.")
 @click.option("--top", default=0, metavar="N", help="List the N functions called most often, libraries' included.")
+@click.option("--dearest", default=0, metavar="N", help="List the N functions with most user time of their own.")
 @click.option(
     "--seconds", default=2.0, show_default=True, help="Processor time of each request's second run; 0: counts only."
 )
@@ -68,6 +69,7 @@ def main(
     names: Sequence[str],
     functions: bool,
     top: int,
+    dearest: int,
     seconds: float,
     as_markdown: bool,
     json_file: Path | None,
@@ -95,6 +97,8 @@ def main(
             _list(request, counts[request.name])
         if top:
             _list_top(request, counts[request.name], top)
+        if dearest and request.name in times:
+            _list_dearest(request, times[request.name], dearest)
     if json_file is not None:
         json_file.write_text(json.dumps({"machine": about, "requests": _as_json(counts, times)}, indent=2))
 
@@ -148,6 +152,12 @@ def _list_top(request: Request, counts: Counts, top: int) -> None:
     click.echo(f"\n{request.title}, called most often:")
     for function in sorted(counts.calls, key=lambda each: -counts.calls[each])[:top]:
         click.echo(f"{counts.calls[function] / counts.requests:8.4g}  {function.file}  {function.name}")
+
+
+def _list_dearest(request: Request, times: Times, dearest: int) -> None:
+    click.echo(f"\n{request.title}, us of user time and its share:")
+    for function, us in list(times.functions.items())[:dearest]:
+        click.echo(f"{us:8.4g} {us / times.user:5.0%}  {function.file}  {function.name}")
 
 
 def _as_json(counts: Mapping[str, Counts], times: Mapping[str, Times]) -> dict[str, Any]:

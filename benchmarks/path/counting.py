@@ -224,12 +224,12 @@ def _median(steps: list[dict[CodeType, int]]) -> dict[Function, int]:
 def _by_function(calls: dict[CodeType, int]) -> dict[Function, int]:
     found: dict[Function, int] = {}
     for code, number in calls.items():
-        if (function := _function(code)) is not None:
+        if (function := function_of(code)) is not None:
             found[function] = found.get(function, 0) + number
     return found
 
 
-def _function(code: CodeType) -> Function | None:
+def function_of(code: CodeType) -> Function | None:
     """Return None for the benchmark's own functions, and for those of threads."""
     file = code.co_filename
     if file.startswith((_OWN, *_THREADING)):

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 
-from benchmarks.path.counting import relative, send
+from benchmarks.path.counting import Function, function_of, relative, send
 from benchmarks.path.requests import Burst, Steps
 from muster.actors.wire.internal import envelope
 from muster.actors.wire.internal.listener import Peer
@@ -60,6 +60,8 @@ class Times:
     """User time."""
     kernel: float
     """Time in the kernel, the client's included."""
+    functions: Mapping[Function, float]
+    """User time in each function itself: that of what it calls in C is its own."""
 
     @property
     def user(self) -> float:
@@ -76,11 +78,15 @@ class _Sampler:
         self.is_on = False
         self.has_reached_actor = False
         self.samples: Counter[str] = Counter()
+        self.functions: Counter[CodeType] = Counter()
         self._known: dict[str, tuple[str, str | None]] = {}
 
     def sample(self, _: int, frame: FrameType | None) -> None:
         if self.is_on:
-            self.samples[self._stage(frame)] += 1
+            stage = self._stage(frame)
+            self.samples[stage] += 1
+            if frame is not None and stage != CLIENT:
+                self.functions[frame.f_code] += 1
 
     def _stage(self, frame: FrameType | None) -> str:
         found = LOOP
@@ -127,7 +133,12 @@ async def _sample(steps: Steps, seconds: float) -> Times:
     user_us = used_s * user_s / (user_s + kernel_s) / requests * 1e6
     total = max(sampler.samples.total(), 1)
     stages = {stage: user_us * sampler.samples[stage] / total for stage in STAGES}
-    return Times(requests, total, stages, used_s / requests * 1e6 - user_us)
+    functions: Counter[Function] = Counter()
+    for code, count in sampler.functions.items():
+        if (function := function_of(code)) is not None:
+            functions[function] += count
+    each = {function: user_us * count / total for function, count in functions.most_common()}
+    return Times(requests, total, stages, used_s / requests * 1e6 - user_us, each)
 
 
 async def _sampled(burst: Burst, sampler: _Sampler) -> float:
