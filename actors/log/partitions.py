@@ -110,14 +110,14 @@ class Partitions:
 
     def place(self, topic_id: UUID, partition: int, records: Buffer, transaction: Transaction | None = None) -> Placed:
         """:meth:`submit`, without a future if the batch need not wait: return its place, or why it is refused."""
+        batch = ClientBatch(records)
         if transaction is None and (topic_id, partition) not in self._late:
-            batch = ClientBatch(records)
             try:
                 if batch.is_short() and (log := self.open_log(topic_id, partition)) is not None:
                     return log.enqueue_batch(batch)
             except Exception as error:  # other batches of the request do not depend on it
                 return error
-        return self.submit(topic_id, partition, records, transaction)
+        return self._submit_client_batch(topic_id, partition, batch, transaction)
 
     def submit(
         self, topic_id: UUID, partition: int, records: Buffer, transaction: Transaction | None = None
@@ -127,7 +127,11 @@ class Partitions:
         Except that transactional batches wait until the transaction is confirmed. ``transaction``: what the Produce
         request says of it; None without a transactional id.
         """
-        batch = ClientBatch(records)
+        return self._submit_client_batch(topic_id, partition, ClientBatch(records), transaction)
+
+    def _submit_client_batch(
+        self, topic_id: UUID, partition: int, batch: ClientBatch, transaction: Transaction | None
+    ) -> Submitted:
         if transaction is None:
             return self._submit_batch((topic_id, partition), batch, lambda log: log.enqueue_batch(batch))
         outcome: Submitted = asyncio.get_running_loop().create_future()

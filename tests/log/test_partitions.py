@@ -15,8 +15,10 @@ import pytest
 from muster.actors.log import LogConfig, Partitions, open_logs, routing
 from muster.actors.log.errors import InvalidRecord
 from muster.actors.log.fetch import WaitingFetch, open_now, open_soon
+from muster.actors.log.format import client_batch as client_batch_module
 from muster.actors.log.format.batch import iter_headers, read_header
 from muster.actors.log.format.client_batch import AT_ONCE_RECORDS
+from muster.actors.log.format.compression import decompress
 from muster.actors.log.partition import Append, PartitionLog
 from muster.actors.log.produces import Produce
 from muster.actors.wire.internal.fetch import FetchedPartition, FetchPartition, FetchRequest
@@ -499,7 +501,19 @@ def test_what_was_counted_is_logged_when_the_actor_stops(tmp_path: Path, caplog:
     [client_batch(AT_ONCE_RECORDS + 1), client_batch(1, codec=GZIP, value=bytes(8 << 20))],
     ids=["many records", "many bytes"],
 )
-def test_a_batch_that_takes_long_holds_up_its_own_partition_only(tmp_path: Path, long: bytes) -> None:
+def test_a_batch_that_takes_long_holds_up_its_own_partition_only(
+    tmp_path: Path, long: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here: list[int] = []
+    """How much the event loop has tried to decompress."""
+
+    def decompressed(codec: int, packed: memoryview, *limit: int) -> bytes:
+        if threading.current_thread() is threading.main_thread():
+            here.append(len(packed))
+        return decompress(codec, packed, *limit)
+
+    monkeypatch.setattr(client_batch_module, "decompress", decompressed)
+
     async def main() -> None:
         cluster = Cluster(tmp_path)
         await cluster.produce((FLIGHTS.topic_id, 0, client_batch(1)), (FLIGHTS.topic_id, 1, client_batch(1)))
@@ -511,6 +525,7 @@ def test_a_batch_that_takes_long_holds_up_its_own_partition_only(tmp_path: Path,
         assert isinstance(behind, asyncio.Future)
         count = read_header(long).record_count
         assert ((await first).result.base_offset, (await behind).result.base_offset) == (1, 1 + count)
+        assert len(here) <= 1, "it is tried once"
         unsound = cluster.partitions.submit(
             FLIGHTS.topic_id, 0, changed(long, record_count=count + 1, last_offset_delta=count)
         )

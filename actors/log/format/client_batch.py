@@ -57,16 +57,22 @@ class Checked(NamedTuple):
 class ClientBatch:
     """The one batch of a partition in a Produce request. It is checked once, in whichever thread."""
 
-    __slots__ = ("_checked", "_payload", "records")
+    __slots__ = ("_checked", "_is_short", "_payload", "records")
 
     def __init__(self, records: Buffer) -> None:
         self.records = records
         self._payload: bytes | None = None
         """The records, decompressed, from :meth:`is_short` to :meth:`check`."""
         self._checked: Checked | None = None
+        self._is_short: bool | None = None
 
     def is_short(self) -> bool:
         """Whether :meth:`check` takes no longer than an event loop may be kept from its other work. Raises nothing."""
+        if self._is_short is None:
+            self._is_short = self._looks_short()
+        return self._is_short
+
+    def _looks_short(self) -> bool:
         if len(self.records) < HEADER_BYTES:
             return True
         attributes, record_count = _SHORT.unpack_from(self.records, _SHORT_AT)
