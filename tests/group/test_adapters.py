@@ -52,6 +52,7 @@ from muster.actors.group.messages import (
 from muster.actors.group.types import GroupId, MemberId
 from muster.actors.wire.kafka import codec
 from tests.group.driver import Driver, subscription
+from tests.group.named_topics import with_names
 
 TOPIC_ID = UUID(int=7)
 NAMES = {TOPIC_ID: "t"}
@@ -221,7 +222,7 @@ def _entity(api_key: int, version: int, **changes: Any) -> Any:
 
 
 def _decode(api_key: int, version: int, **changes: Any) -> Request:
-    return adapters.decode(api_key, version, _entity(api_key, version, **changes), NAMES)
+    return with_names(adapters.decode(api_key, version, _entity(api_key, version, **changes)), NAMES)
 
 
 def _round_trip(api_key: int, version: int, body: codec.Body) -> Any:
@@ -359,7 +360,8 @@ def test_offset_commit(version: int) -> None:
 def test_topics_by_id_are_echoed_and_unknown_ones_refused(driver: Driver) -> None:
     for names, error in ((NAMES, E.none), ({}, E.unknown_topic_id)):
         for api_key in (adapters.OFFSET_COMMIT, adapters.OFFSET_FETCH):
-            response = driver.exchange(adapters.decode(api_key, 10, _entity(api_key, 10), names))
+            request = adapters.decode(api_key, 10, _entity(api_key, 10))
+            response = driver.exchange(with_names(request, names))
             entity = _round_trip(api_key, 10, adapters.encode(10, response))
             topics = entity.topics if api_key == adapters.OFFSET_COMMIT else entity.groups[0].topics
             assert topics[0].topic_id == TOPIC_ID

@@ -14,6 +14,7 @@ from muster.actors.group.coordinator import Coordinator
 from muster.actors.group.types import GroupId, Token
 from muster.actors.wire.kafka import codec
 from tests.group.driver import Driver
+from tests.group.named_topics import with_names
 from tests.scenarios.language import Scenario
 from tests.scenarios.log_text import describe
 from tests.scenarios.play import TOPICS, ReceivedResponse
@@ -62,8 +63,7 @@ class CoreWorld:
         frame = codec.encode_request(api_key, version, 1, client, body)
         header = codec.decode_header(frame)
         names = {self.topic_id(name): name for name in (*self._topics, "v")}
-        request = adapters.decode(api_key, version, codec.decode_request(header, frame), names)
-        token = self.driver.send(request, client=client, host="127.0.0.1")
+        token = self.driver.send(with_names(adapters.read(header, frame), names), client=client, host="127.0.0.1")
         self._sent[token] = (api_key, version, self.driver.now_ms)
         self._note()
         return token

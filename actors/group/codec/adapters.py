@@ -1,12 +1,12 @@
 """Translates between the codec's entities, one class per API version, and the version-neutral messages of the core.
 
-Every version that kio has is served. OffsetCommit and OffsetFetch v10 name topics by id: the caller of ``decode``
-passes the names, and an id without a name is answered UNKNOWN_TOPIC_ID.
+Every version that kio has is served. OffsetCommit and OffsetFetch v10 name topics by id: an id without a name is
+answered UNKNOWN_TOPIC_ID, so the caller adds the names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -68,8 +68,6 @@ CONSUMER_GROUP_DESCRIBE = 69
 FIRST_WITH_GROUPS = 8
 """OffsetFetch version (KIP-709)."""
 
-TopicNames = Mapping[UUID, str]
-_NO_NAMES: TopicNames = {}
 _NO_ID = UUID(int=0)
 
 
@@ -79,19 +77,30 @@ def read(header: codec.Header, frame: bytes) -> Request:
     Raises KeyError for an API that is not a group API.
     """
     key, version = header.api_key, header.api_version
-    into = _OF_ONE_GROUP if key == OFFSET_FETCH and version < FIRST_WITH_GROUPS else READ_INTO.get(key)
-    if into is not None:
-        request: Request = codec.decode_request(header, frame, into=into)
-        return request
-    return decode(header.api_key, header.api_version, codec.decode_request(header, frame))
+    into = _into(key, version)
+    if into is None:
+        return _DECODERS[key](version, codec.decode_request(header, frame))
+    request: Request = codec.decode_request(header, frame, into=into)
+    return request
 
 
-def decode(api_key: int, api_version: int, entity: Any, names: TopicNames = _NO_NAMES) -> Request:
+def decode(api_key: int, api_version: int, entity: Any) -> Request:
     """Return the request in an entity of ``codec.decode_request``.
 
     Raises KeyError for an API that is not a group API.
     """
-    return _DECODERS[api_key](api_version, entity, names)
+    into = _into(api_key, api_version)
+    if into is None:
+        return _DECODERS[api_key](api_version, entity)
+    request: Request = into.of(entity, api_version)
+    return request
+
+
+def _into(api_key: int, api_version: int) -> Into | None:
+    """Return None for requests that clients seldom send."""
+    if api_key == OFFSET_FETCH and api_version < FIRST_WITH_GROUPS:
+        return _OF_ONE_GROUP
+    return READ_INTO.get(api_key)
 
 
 def encode(api_version: int, response: Response) -> codec.Body:
@@ -124,45 +133,7 @@ def error_body(api_key: int, api_version: int, entity: Any, error: ErrorCode) ->
     return encode(api_version, failed(decode(api_key, api_version, entity), error))
 
 
-def _join_group(version: int, entity: Any, _: TopicNames) -> JoinGroup:
-    session_timeout_ms = entity.session_timeout
-    return JoinGroup(
-        api_version=version,
-        group_id=GroupId(entity.group_id),
-        member_id=MemberId(entity.member_id),
-        group_instance_id=codec.field(entity, "group_instance_id", None),
-        protocol_type=entity.protocol_type,
-        protocols=tuple((protocol.name, protocol.metadata) for protocol in entity.protocols),
-        session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=entity.rebalance_timeout if version >= 1 else session_timeout_ms,
-        reason=codec.field(entity, "reason", None),
-    )
-
-
-def _sync_group(version: int, entity: Any, _: TopicNames) -> SyncGroup:
-    return SyncGroup(
-        api_version=version,
-        group_id=GroupId(entity.group_id),
-        generation_id=entity.generation_id,
-        member_id=MemberId(entity.member_id),
-        group_instance_id=codec.field(entity, "group_instance_id", None),
-        protocol_type=codec.field(entity, "protocol_type", None),
-        protocol_name=codec.field(entity, "protocol_name", None),
-        assignments=tuple((MemberId(item.member_id), item.assignment) for item in entity.assignments),
-    )
-
-
-def _heartbeat(version: int, entity: Any, _: TopicNames) -> Heartbeat:
-    return Heartbeat(
-        api_version=version,
-        group_id=GroupId(entity.group_id),
-        generation_id=entity.generation_id,
-        member_id=MemberId(entity.member_id),
-        group_instance_id=codec.field(entity, "group_instance_id", None),
-    )
-
-
-def _leave_group(version: int, entity: Any, _: TopicNames) -> LeaveGroup:
+def _leave_group(version: int, entity: Any) -> LeaveGroup:
     if version < 3:
         members: tuple[LeavingMember, ...] = (LeavingMember(member_id=MemberId(entity.member_id)),)
     else:
@@ -177,79 +148,7 @@ def _leave_group(version: int, entity: Any, _: TopicNames) -> LeaveGroup:
     return LeaveGroup(api_version=version, group_id=GroupId(entity.group_id), members=members)
 
 
-def _offset_commit(version: int, entity: Any, names: TopicNames) -> OffsetCommit:
-    retention_ms = codec.field(entity, "retention_time", -1)
-    return OffsetCommit(
-        api_version=version,
-        group_id=GroupId(entity.group_id),
-        generation_id=entity.generation_id_or_member_epoch,
-        member_id=MemberId(entity.member_id),
-        group_instance_id=codec.field(entity, "group_instance_id", None),
-        retention_ms=None if retention_ms == -1 else retention_ms,
-        topics=tuple(_commit_topic(topic, names) for topic in entity.topics),
-    )
-
-
-def _txn_offset_commit(version: int, entity: Any, names: TopicNames) -> TxnOffsetCommit:
-    return TxnOffsetCommit(
-        api_version=version,
-        transactional_id=entity.transactional_id,
-        group_id=GroupId(entity.group_id),
-        producer_id=entity.producer_id,
-        producer_epoch=entity.producer_epoch,
-        generation_id=codec.field(entity, "generation_id", NO_GENERATION),
-        member_id=MemberId(codec.field(entity, "member_id", NO_MEMBER)),
-        group_instance_id=codec.field(entity, "group_instance_id", None),
-        topics=tuple(_commit_topic(topic, names) for topic in entity.topics),
-    )
-
-
-def _commit_topic(topic: Any, names: TopicNames) -> CommitTopic:
-    name, topic_id = _name_and_id(topic, names)
-    partitions = topic.partitions
-    return CommitTopic(
-        name,
-        topic_id,
-        tuple([each.partition_index for each in partitions]),
-        tuple([each.committed_offset for each in partitions]),
-        tuple([codec.field(each, "committed_leader_epoch", NO_LEADER_EPOCH) for each in partitions]),
-        tuple([each.committed_metadata for each in partitions]),
-    )
-
-
-def _offset_fetch(version: int, entity: Any, names: TopicNames) -> OffsetFetch:
-    groups = entity.groups if version >= FIRST_WITH_GROUPS else (entity,)
-    return OffsetFetch(
-        api_version=version,
-        groups=tuple(_offset_fetch_group(group, names) for group in groups),
-        require_stable=codec.field(entity, "require_stable", False),
-    )
-
-
-def _offset_fetch_group(group: Any, names: TopicNames) -> OffsetFetchGroup:
-    member_id = codec.field(group, "member_id", None)
-    return OffsetFetchGroup(
-        group_id=GroupId(group.group_id),
-        member_id=None if member_id is None else MemberId(member_id),
-        member_epoch=codec.field(group, "member_epoch", -1),
-        topics=None if group.topics is None else tuple(_fetch_topic(topic, names) for topic in group.topics),
-    )
-
-
-def _fetch_topic(topic: Any, names: TopicNames) -> FetchTopic:
-    name, topic_id = _name_and_id(topic, names)
-    return FetchTopic(name=name, topic_id=topic_id, partitions=tuple(topic.partition_indexes))
-
-
-def _name_and_id(topic: Any, names: TopicNames) -> tuple[str, UUID | None]:
-    topic_id: UUID | None = codec.field(topic, "topic_id", None)
-    name: str = codec.field(topic, "name", "")
-    if not name and topic_id is not None:
-        name = names.get(topic_id, "")
-    return name, topic_id
-
-
-def _offset_delete(version: int, entity: Any, _: TopicNames) -> OffsetDelete:
+def _offset_delete(version: int, entity: Any) -> OffsetDelete:
     return OffsetDelete(
         api_version=version,
         group_id=GroupId(entity.group_id),
@@ -259,7 +158,7 @@ def _offset_delete(version: int, entity: Any, _: TopicNames) -> OffsetDelete:
     )
 
 
-def _list_groups(version: int, entity: Any, _: TopicNames) -> ListGroups:
+def _list_groups(version: int, entity: Any) -> ListGroups:
     return ListGroups(
         api_version=version,
         states_filter=codec.field(entity, "states_filter", ()),
@@ -267,7 +166,7 @@ def _list_groups(version: int, entity: Any, _: TopicNames) -> ListGroups:
     )
 
 
-def _describe_groups(version: int, entity: Any, _: TopicNames) -> DescribeGroups:
+def _describe_groups(version: int, entity: Any) -> DescribeGroups:
     return DescribeGroups(
         api_version=version,
         groups=tuple(GroupId(group) for group in entity.groups),
@@ -275,30 +174,11 @@ def _describe_groups(version: int, entity: Any, _: TopicNames) -> DescribeGroups
     )
 
 
-def _delete_groups(version: int, entity: Any, _: TopicNames) -> DeleteGroups:
+def _delete_groups(version: int, entity: Any) -> DeleteGroups:
     return DeleteGroups(api_version=version, groups=tuple(GroupId(group) for group in entity.groups_names))
 
 
-def _consumer_group_heartbeat(version: int, entity: Any, _: TopicNames) -> ConsumerGroupHeartbeat:
-    names, owned = entity.subscribed_topic_names, entity.topic_partitions
-    return ConsumerGroupHeartbeat(
-        api_version=version,
-        group_id=GroupId(entity.group_id),
-        member_id=MemberId(entity.member_id),
-        member_epoch=entity.member_epoch,
-        instance_id=entity.instance_id,
-        rack_id=entity.rack_id,
-        rebalance_timeout_ms=entity.rebalance_timeout,
-        topics=None if names is None else tuple(names),
-        regex=codec.field(entity, "subscribed_topic_regex", None),
-        server_assignor=entity.server_assignor,
-        owned=None
-        if owned is None
-        else frozenset((topic.topic_id or _NO_ID, index) for topic in owned for index in topic.partitions),
-    )
-
-
-def _consumer_group_describe(version: int, entity: Any, _: TopicNames) -> ConsumerGroupDescribe:
+def _consumer_group_describe(version: int, entity: Any) -> ConsumerGroupDescribe:
     return ConsumerGroupDescribe(
         api_version=version,
         groups=tuple(GroupId(group) for group in entity.group_ids),
@@ -460,20 +340,13 @@ READ_INTO = {
     ),
 }
 """Requests that clients send often are read into those of the core."""
-_DECODERS: dict[int, Callable[[int, Any, TopicNames], Request]] = {
-    OFFSET_COMMIT: _offset_commit,
-    OFFSET_FETCH: _offset_fetch,
-    TXN_OFFSET_COMMIT: _txn_offset_commit,
-    JOIN_GROUP: _join_group,
-    HEARTBEAT: _heartbeat,
+_DECODERS: dict[int, Callable[[int, Any], Request]] = {
     LEAVE_GROUP: _leave_group,
-    SYNC_GROUP: _sync_group,
     DESCRIBE_GROUPS: _describe_groups,
     LIST_GROUPS: _list_groups,
     DELETE_GROUPS: _delete_groups,
     OFFSET_DELETE: _offset_delete,
-    CONSUMER_GROUP_HEARTBEAT: _consumer_group_heartbeat,
     CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,
 }
-GROUP_APIS = frozenset(_DECODERS)
+GROUP_APIS = frozenset((*READ_INTO, *_DECODERS))
 """Api keys that ``decode`` supports."""

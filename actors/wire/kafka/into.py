@@ -70,6 +70,31 @@ class Into:
         self.make = make
         self.taken = taken
 
+    def of(self, entity: Any, version: int) -> Any:
+        """Return what a reader into this type returns for an entity of that version."""
+        values = {name: _value_of(taken, entity, version) for name, taken in self.taken.items()}
+        return tuple(values.values()) if self.make is tuple else self.make(**values)
+
+
+def _value_of(taken: Taken, entity: Any, version: int) -> Any:
+    match taken:
+        case str():
+            return getattr(entity, taken)
+        case Or():
+            return getattr(entity, taken.name, taken.default)
+        case First():
+            return next(getattr(entity, name) for name in taken.names if hasattr(entity, name))
+        case Each():
+            elements = getattr(entity, taken.name)
+            return None if elements is None else tuple([taken.into.of(each, version) for each in elements])
+        case Only():
+            return (taken.into.of(entity, version),)
+        case Column():
+            return tuple([getattr(each, taken.name, taken.default) for each in getattr(entity, taken.array)])
+        case Mapped():
+            return taken.function(_value_of(taken.taken, entity, version))
+    return version
+
 
 class Plan:
     """The fields of an entity that are taken, of those that its version has."""
