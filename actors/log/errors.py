@@ -76,7 +76,7 @@ class NotVerified(LogError):
 
 
 class MessageTooLarge(LogError):
-    """Larger than max.message.bytes."""
+    """Larger than max.message.bytes, or than what may be compressed."""
 
     code = ErrorCode.message_too_large
 

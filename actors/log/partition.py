@@ -280,8 +280,11 @@ class PartitionLog(LogReader):
         own = NOT_A_PRODUCER if producer is None else BatchProducer(*producer, TRANSACTIONAL)
         place = (self._writer.end_offset, self.epoch)
         config = self._writer.config
-        batch = build_batch(records, timestamp_ms, *place, config.own_codec, own)
-        if len(batch) > config.max_batch_bytes:  # a codec makes random data slightly larger
+        try:
+            batch = build_batch(records, timestamp_ms, *place, config.own_codec, own)
+        except MessageTooLarge:  # to be compressed
+            batch = None
+        if batch is None or len(batch) > config.max_batch_bytes:  # a codec makes random data slightly larger
             batch = build_batch(records, timestamp_ms, *place, producer=own)
         if len(batch) > config.max_message_bytes:
             raise MessageTooLarge(f"{len(records)} records of {len(batch)} bytes in one batch")

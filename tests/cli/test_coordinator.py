@@ -7,8 +7,9 @@ import os
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -285,10 +286,29 @@ def test_a_server_that_is_no_gateway_knows_no_groups(tmp_path: Path, command: li
 def test_a_gateway_that_is_silent_does_not_keep_the_others_from_being_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that is paused: the kernel accepts for it."""
     monkeypatch.setattr(cluster, "_MIN_EACH_S", 0.1)
-    with socket.create_server(("127.0.0.1", 0)) as silent, listening(_metadata) as address:
-        bootstrap = f"127.0.0.1:{silent.getsockname()[1]},{address}"
-        with cluster.admin(bootstrap, reach_s=0.5) as client:
+    with ExitStack() as opened:
+        silent = [opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
+        address = opened.enter_context(listening(_metadata))
+        bootstrap = ",".join((*(f"127.0.0.1:{each.getsockname()[1]}" for each in silent), address))
+        with cluster.admin(bootstrap, reach_s=0.3) as client:
             assert cluster.metadata(client).topics == {}
+
+
+def test_the_limit_of_the_first_response_is_not_that_of_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic may take longer to be created than a gateway takes to respond at all."""
+    monkeypatch.setattr(cluster, "_MIN_EACH_S", 0.1)
+    requests: list[bytes] = []
+
+    def respond(port: int, frame: bytes) -> bytes:
+        requests.append(frame)
+        if len(requests) > 1:
+            time.sleep(1.0)
+        return _metadata(port, frame)
+
+    with listening(respond) as address, cluster.admin(address, reach_s=0.5) as client:
+        body = {"topics": None, "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
+        assert client.request(*cluster.METADATA, body, is_repeatable=False).topics == ()
+    assert len(requests) == 2
 
 
 def _metadata(_: int, frame: bytes) -> bytes:
@@ -302,8 +322,7 @@ def _metadata(_: int, frame: bytes) -> bytes:
     ("bootstrap", "said"),
     [(",", "there is no HOST:PORT in ','"), ("a..b:9092", "a..b is no name of a host")],
 )
-def test_an_address_that_cannot_be_one(monkeypatch: pytest.MonkeyPatch, bootstrap: str, said: str) -> None:
-    monkeypatch.setattr(cluster, "_REACH_S", 0.1)
+def test_an_address_that_cannot_be_one(bootstrap: str, said: str) -> None:
     with pytest.raises(CliError, match=re.escape(said)):
         cluster.admin(bootstrap, reach_s=0.1)
 
@@ -335,6 +354,27 @@ def test_a_partition_that_cannot_be_read_does_not_hide_the_others() -> None:
     with listening(respond) as address, Gateways(address) as client:
         received = next(reader.messages(client, "t", {0: 0, 1: 0}))
     assert (received.partition, received.record.value) == (0, b"v")
+
+
+def test_a_partition_that_cannot_be_read_is_not_requested_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses_s: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses_s.append)
+    ends = {"high_watermark": 1, "last_stable_offset": 1, "log_start_offset": 0, "aborted_transactions": None}
+    rest = {**ends, "preferred_read_replica": -1, "records": None}
+    error = {**rest, "partition_index": 1, "error_code": ErrorCode.kafka_storage_error}
+
+    def respond(_: int, frame: bytes) -> bytes:
+        header = codec.decode_header(frame)
+        batch = bytes(build_batch([(None, b"v")], 0, 0, 0)) if len(pauses_s) == 2 else None
+        partitions = [{**rest, "partition_index": 0, "error_code": 0, "records": batch}, error]
+        responses = [{"topic": "t", "partitions": partitions}]
+        body = {"throttle_time": 0, "error_code": 0, "session_id": 0, "responses": responses}
+        reply = codec.encode_response(header.api_key, header.api_version, header.correlation_id, body)
+        return len(reply).to_bytes(4, "big") + reply
+
+    with listening(respond) as address, Gateways(address) as client:
+        assert next(reader.messages(client, "t", {0: 0, 1: 0})).record.value == b"v"
+    assert pauses_s == [reader._PAUSE_S] * 2
 
 
 def test_a_partition_that_stays_unreadable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.actors.group.codec.consumer_protocol import assigned_partitions, subscribed_topics
+from muster.actors.group.codec.consumer_protocol import (
+    assigned_partitions,
+    owned_partitions,
+    subscribed_topics,
+)
 from muster.actors.group.codec.primitives import Writer
 from muster.actors.group.codec.records import (
     CommittedOffset,
@@ -167,3 +171,26 @@ def test_consumer_protocol_data() -> None:
     assert assigned_partitions(b"") == frozenset()
     assert assigned_partitions(assignment(("t", 0))[:-5]) is None
     assert assigned_partitions(assignment(("t", 0)) + b"more") == {("t", 0)}
+    many = [("t", index) for index in range(120_000)]
+    assert assigned_partitions(assignment(*many)) == {*many}
+
+
+NO_DATA, SOME_DATA = b"\xff" * 4, b"\0\0\0\1x"
+TOPIC = b"\0\0\0\1\0\1t"
+OWNED = TOPIC + b"\0\0\0\1\0\0\0\7"
+
+
+@pytest.mark.parametrize("user_data", [NO_DATA, SOME_DATA])
+def test_where_a_subscription_may_end(user_data: bytes) -> None:
+    whole = b"\0\0" + TOPIC + user_data
+    for end in range(len(whole) + 1):
+        is_sound = end == len(whole) or whole[:end] == b"\0\0" + TOPIC
+        assert subscribed_topics(whole[:end]) == ({"t"} if is_sound else None)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_owned_partitions_are_read_though_what_follows_is_cut(version: int) -> None:
+    subscribed = bytes((0, version)) + TOPIC + NO_DATA + OWNED
+    assert owned_partitions(subscribed) == {("t", 7)}
+    assert owned_partitions(subscribed[:-1]) == frozenset()
+    assert owned_partitions(b"\0\0" + subscribed[2:]) == frozenset()

@@ -12,6 +12,7 @@ import pytest
 from tests.house.test_layers import ROOT
 
 _SLEEPS = {
+    "tests/cli/test_coordinator.py": "a gateway that takes its time",
     "tests/runtime/liveness/test_pings.py": "nothing of the process runs, as after SIGSTOP",
     "tests/conformance/quotas/test_quotas.py": "a rate is of time, and Kafka's clock cannot be set",
     "tests/nodes/test_two_copies.py": "a client that is refused waits before it tries again",

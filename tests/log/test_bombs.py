@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.actors.log import LogConfig
+from muster.actors.log.committer import acknowledged
 from muster.actors.log.errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from muster.actors.log.format import compression, recompression, records
 from muster.actors.log.format.batch import MAX_BATCH_RECORDS, check_client_batch, read_header
@@ -26,7 +27,7 @@ from muster.actors.log.format.records import build_batch, read_records
 from muster.actors.log.transactions.aborted import AbortedRanges
 from muster.actors.log.upkeep.compaction import Compactor, KeyMap
 from tests.fuzz.batches import bomb, changed
-from tests.log.support import client_batch, open_log, run
+from tests.log.support import NOW_MS, client_batch, open_log, run
 
 BOMB_BYTES = 4 * MAX_RECORDS_BYTES
 AT_ONCE = 8
@@ -95,6 +96,22 @@ def test_records_that_would_be_too_many_compressed_are_refused(monkeypatch: pyte
     with pytest.raises(MessageTooLarge):
         build_batch([(b"k", bytes(1_000))], 0, 0, 0, ZSTD)
     assert build_batch([(b"k", bytes(1_000))], 0, 0, 0)
+
+
+def test_what_a_coordinator_writes_is_stored_as_it_is_if_it_is_too_much_to_be_compressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "MAX_RECORDS_BYTES", 1_000)
+
+    async def write() -> None:
+        log = open_log(tmp_path, 1, config=LogConfig(own_codec=ZSTD))
+        for size, codec in ((900, ZSTD), (1_000, NONE)):
+            written = log.enqueue_records([(b"k", bytes(size))], NOW_MS)
+            await acknowledged(written.done)
+            assert written.header.codec == codec
+        await log.close()
+
+    run(write())
 
 
 def test_what_the_cleaner_makes_longer_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:

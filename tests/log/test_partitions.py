@@ -525,7 +525,7 @@ def test_a_batch_that_takes_long_holds_up_its_own_partition_only(
         assert isinstance(behind, asyncio.Future)
         count = read_header(long).record_count
         assert ((await first).result.base_offset, (await behind).result.base_offset) == (1, 1 + count)
-        assert len(here) <= 1, "it is tried once"
+        assert len(here) == bool(read_header(long).codec), "it is tried once"
         unsound = cluster.partitions.submit(
             FLIGHTS.topic_id, 0, changed(long, record_count=count + 1, last_offset_delta=count)
         )

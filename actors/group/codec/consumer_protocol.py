@@ -1,12 +1,13 @@
 """The opaque bytes of members of protocol type ``consumer`` (ConsumerProtocolSubscription, -Assignment).
 
-Newer versions append fields (KIP-429, KIP-792), so an unknown one is read as the newest that is known. Bytes that end
-before the user data are read, too.
+Newer versions append fields (KIP-429, KIP-792), so an unknown one is read as the newest that is known. Assignments and
+subscriptions of version 0 may end before the user data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -15,8 +16,8 @@ from kio.schema.consumer_protocol_subscription import v0, v1, v2, v3
 
 from muster.actors.group.codec.primitives import Writer
 from muster.actors.group.errors import CorruptRecord
-from muster.actors.wire.kafka.lengths import MAX_ELEMENTS, UNREADABLE, why
-from muster.actors.wire.kafka.reader import reader
+from muster.actors.wire.kafka.lengths import UNREADABLE, why
+from muster.actors.wire.kafka.reader import Read, reader
 
 PROTOCOL_TYPE = "consumer"
 OWNED_PARTITIONS_FROM = 1
@@ -45,11 +46,21 @@ def read_subscription(data: bytes) -> Subscription:
 
 def _read_subscription(data: bytes, version: int) -> Any:
     """Read it in the schema of that version. Raises CorruptRecord."""
-    read = _SUBSCRIPTIONS[min(max(version, 0), len(_SUBSCRIPTIONS) - 1)]
+    return _read(_SUBSCRIPTIONS[min(max(version, 0), len(_SUBSCRIPTIONS) - 1)], data)
+
+
+def _read(read: Read, data: bytes) -> Any:
+    """Return what it reads. Raises CorruptRecord."""
+    count = len(data)  # of elements, of which each takes a byte or more
     try:
-        return read(data if version > 0 else data + _NO_USER_DATA, _VERSION_BYTES, MAX_ELEMENTS)[0]
+        return read(data, _VERSION_BYTES, count)[0]
     except UNREADABLE as error:
-        raise CorruptRecord(f"no subscription: {why(error)}") from error
+        if read is _SUBSCRIPTIONS[0] or read is _ASSIGNMENT:
+            with suppress(*UNREADABLE):
+                found, end = read(data + _NO_USER_DATA, _VERSION_BYTES, count)
+                if end == len(data) + len(_NO_USER_DATA):
+                    return found
+        raise CorruptRecord(f"it cannot be read: {why(error)}") from error
 
 
 def read_assignment(data: bytes) -> frozenset[tuple[str, int]]:
@@ -57,13 +68,7 @@ def read_assignment(data: bytes) -> frozenset[tuple[str, int]]:
 
     Raises CorruptRecord if the bytes are not an assignment.
     """
-    if not data:
-        return frozenset()
-    try:
-        found, _ = _ASSIGNMENT(data + _NO_USER_DATA, _VERSION_BYTES, MAX_ELEMENTS)
-    except UNREADABLE as error:
-        raise CorruptRecord(f"no assignment: {why(error)}") from error
-    return _partitions(found.assigned_partitions)
+    return _partitions(_read(_ASSIGNMENT, data).assigned_partitions) if data else frozenset()
 
 
 def write_assignment(partitions: Iterable[tuple[str, int]], version: int) -> bytes:
@@ -90,8 +95,10 @@ def owned_partitions(subscription: bytes) -> frozenset[tuple[str, int]]:
 
     A consumer with an eager assignor gives up its partitions before it joins, so it owns none.
     """
+    if int.from_bytes(subscription[:_VERSION_BYTES], "big", signed=True) < OWNED_PARTITIONS_FROM:
+        return frozenset()
     try:
-        return read_subscription(subscription).owned
+        return _partitions(_read_subscription(subscription, OWNED_PARTITIONS_FROM).owned_partitions)
     except CorruptRecord:
         return frozenset()
 

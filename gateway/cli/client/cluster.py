@@ -19,8 +19,8 @@ METADATA, LIST_OFFSETS, LIST_GROUPS = (3, 12), (2, 7), (16, 5)
 EARLIEST, LATEST = -2, -1
 """In place of a time, in ListOffsets."""
 NO_LEADER_EPOCH, NO_REPLICA, READ_UNCOMMITTED, READ_COMMITTED = -1, -1, 0, 1
-_REACH_S, _MIN_EACH_S = 8.0, 2.0
-"""Time in which a gateway must respond first, and what each address has of it."""
+_REACH_S, _MIN_EACH_S = 8.0, 1.0
+"""Time in which a gateway must respond first, and what each address has of it at least."""
 
 
 class Refused(CliError):
@@ -55,7 +55,7 @@ class Cluster:
 def admin(bootstrap: str, reach_s: float = _REACH_S) -> Gateways:
     """Return a client of these gateways, until the command ends.
 
-    Raises CliError if none of them responds within ``reach_s``, which they share.
+    Raises CliError if none of them responds within ``reach_s``, which they share, or a second for each.
     """
     client = Gateways(bootstrap)
     if (context := click.get_current_context(silent=True)) is not None:
@@ -106,21 +106,27 @@ def partitions_of(cluster: Cluster, topic: str) -> Mapping[int, int]:
     return found
 
 
-def list_groups(client: Gateways, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[Any]:
-    """Return the groups of all gateways, each of which lists its own, by name. Raises CliError."""
+def list_groups(
+    client: Gateways, states: Sequence[str] = (), types: Sequence[str] = (), timeout_s: float | None = None
+) -> list[Any]:
+    """Return the groups of all gateways, each of which lists its own, by name. Raises CliError.
+
+    ``timeout_s``: how long each of them may take, if it is less than for other requests.
+    """
+    limits: dict[str, Any] = {} if timeout_s is None else {"timeout_s": timeout_s, "each_s": timeout_s}
     found: dict[str, Any] = {}
     for address in metadata(client).gateways.values():
         with Gateways(address) as gateway:
-            response = gateway.request(*LIST_GROUPS, {"states_filter": states, "types_filter": types})
+            response = gateway.request(*LIST_GROUPS, {"states_filter": states, "types_filter": types}, **limits)
         if response.error_code is not ErrorCode.none:
             raise CliError(f"not every group can be listed: {response.error_code.name.upper()}; try again")
         found |= {group.group_id: group for group in response.groups}
     return [group for _, group in sorted(found.items())]
 
 
-def group_names(bootstrap: str, reach_s: float = _REACH_S) -> list[str]:
-    """Return the names of all groups. Raises CliError, after ``reach_s`` if no gateway responds."""
-    listed = list_groups(admin(bootstrap, reach_s))
+def group_names(bootstrap: str, timeout_s: float = _REACH_S) -> list[str]:
+    """Return the names of all groups. Raises CliError, also if a gateway takes longer than ``timeout_s``."""
+    listed = list_groups(admin(bootstrap, timeout_s), timeout_s=timeout_s)
     return [each.group_id for each in listed if not each.group_id.startswith(UNDO_PREFIX)]
 
 

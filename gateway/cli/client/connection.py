@@ -28,7 +28,7 @@ class Connection:
     protocol."""
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
-        """``timeout_s``: of the connection, up to 5 s, and of each response."""
+        """``timeout_s``: of the connection, up to 5 s, and of each response to a login."""
         self.address = (host, port)
         try:
             self._socket = socket.create_connection((host, port), timeout=min(_CONNECT_S, timeout_s))
@@ -46,7 +46,10 @@ class Connection:
             self.close()
             raise
 
-    def request(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
+    def request(self, api_key: int, version: int, body: dict[str, Any], timeout_s: float | None = None) -> Any:
+        """Return the response. ``timeout_s``: its limit from now on, if it is another than before."""
+        if timeout_s is not None:
+            self._socket.settimeout(timeout_s)
         self._correlation_id += 1
         self._socket.sendall(framed(codec.encode_request(api_key, version, self._correlation_id, _CLIENT_ID, body)))
         size_bytes = int.from_bytes(self._exactly(SIZE_BYTES), "big", signed=True)

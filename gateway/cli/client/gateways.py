@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Self
@@ -77,15 +78,16 @@ class Gateways:
         """Return the response, decoded; request again while it has an error that is ``retriable``.
 
         It is also repeated when a connection is lost, or silent for ``each_s``, on the next gateway: unless it is not
-        ``is_repeatable`` and was sent. Raises NoResponse after ``timeout_s`` (``TIMEOUT_S``).
+        ``is_repeatable`` and was sent. Raises NoResponse after ``timeout_s`` (``TIMEOUT_S``), and not before each of
+        the gateways was tried.
         """
         deadline = time.monotonic() + (TIMEOUT_S if timeout_s is None else timeout_s)
-        while True:
+        for attempt in itertools.count(1):
             is_sent = False
             try:
                 connection = self._connected(each_s)
                 is_sent = True
-                response = connection.request(api_key, version, body)
+                response = connection.request(api_key, version, body, each_s)
                 error = next((each for each in errors_in(response) if each in retriable), None)
                 if error is None:
                     return response
@@ -96,9 +98,10 @@ class Gateways:
                     self.close()
                     raise NoResponse(self.name, f"{lost}; it may have done what was requested") from lost
             self.close()
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline and attempt >= self.count:
                 raise failure
             time.sleep(_PAUSE_S)
+        raise AssertionError("unreachable")
 
     def _connected(self, each_s: float) -> Connection:
         if self._connection is None:

@@ -18,7 +18,7 @@ from muster.gateway.cli.errors import CliError
 FETCH = (1, 12)
 _NO_SESSION = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": [], "rack_id": ""}
 _PATIENCE_S, _PAUSE_S = 60.0, 0.1
-"""How long a partition may be unreadable with an error that passes by itself; before the next request if all are."""
+"""How long a partition may be unreadable with an error that passes by itself; before the next request if one is."""
 _WAIT_MS, _MAX_BYTES, _MAX_PARTITION_BYTES = 500, 50 << 20, 1 << 20
 
 
@@ -58,8 +58,10 @@ def messages(client: Gateways, topic: str, offsets: Mapping[int, int]) -> Iterat
                         yield message
             except LogError as error:
                 raise CliError(f"topic {topic} cannot be read: {error}") from error
+        if failed_s:
+            time.sleep(_PAUSE_S)  # an error comes at once, however long a response may wait for messages
         if len(failed_s) == len(at):
-            time.sleep(_PAUSE_S)
+            client.close()  # another gateway may reach them
         at = {index: at[index] for index in (*list(at)[1:], *list(at)[:1])}  # a full response has not each partition
 
 

@@ -6,6 +6,7 @@ forever. We check every second and end in order before that.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -15,7 +16,9 @@ import psutil
 
 from muster.actors.runtime.ray.public_api import public_api_only
 
-_LISTENS_S = 1
+log = logging.getLogger(__name__)
+
+_LISTENS_S, _RESPONDS_S = 1.0, 10.0
 _RAY_PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
 _RAY_PATIENCE_S = 60.0
 """Ray's default. After this time, Ray ends a driver that has lost its GCS."""
@@ -32,7 +35,8 @@ class Reach:
         self._patience_s = float(os.environ.get(_RAY_PATIENCE, _RAY_PATIENCE_S)) / 2
         self._answered_at = time.monotonic()
         self._looking: threading.Thread | None = None
-        """A look at the nodes that the GCS has not responded to yet."""
+        """The last look at the nodes, to which the GCS may not have responded yet."""
+        self._found: frozenset[str] | None = None
 
     def missing(self) -> str | None:
         """Return why this Ray is considered lost; None while it is available. A short outage of the GCS is
@@ -49,36 +53,38 @@ class Reach:
     @property
     def responds(self) -> bool:
         """Whether it can be called now; a call to a GCS that is down would not return."""
-        return self._node_has_ended() is False and self.listens
+        return self._node_has_ended(_RESPONDS_S) is False and self.listens
 
     @property
     def listens(self) -> bool:
         """Whether its GCS is available, perhaps for other nodes only."""
         return listens(self.address)
 
-    def _node_has_ended(self) -> bool | None:
-        """None if the GCS would have to say it, and does not."""
+    def _node_has_ended(self, within_s: float = _LISTENS_S) -> bool | None:
+        """None if the GCS would have to say it, and does not in time."""
         if not public_api_only():
             return self._raylet is not None and not is_alive(self._raylet)
-        nodes = self._alive_nodes() if self.listens else None
+        nodes = self._alive_nodes(within_s) if self.listens else None
         return None if nodes is None else self._node_id not in nodes
 
-    def _alive_nodes(self) -> frozenset[str] | None:
-        """Ids of the nodes that are alive; None without a response within a second: ``ray.nodes`` has no time limit."""
+    def _alive_nodes(self, within_s: float) -> frozenset[str] | None:
+        """Ids of the nodes that are alive; None without a timely response: ``ray.nodes`` has no time limit itself."""
         import ray
 
-        if self._looking is not None and self._looking.is_alive():
-            return None
-        found: list[frozenset[str]] = []
-
         def look() -> None:
-            nodes = ray.nodes()  # type: ignore[no-untyped-call]
-            found.append(frozenset(node["NodeID"] for node in nodes if node["Alive"]))
+            try:
+                nodes = ray.nodes()  # type: ignore[no-untyped-call]
+            except Exception as error:  # of many kinds: the driver may have been shut down meanwhile
+                log.debug("the nodes of the Ray at %s are unknown: %s", self.address, error)
+            else:
+                self._found = frozenset(node["NodeID"] for node in nodes if node["Alive"])
 
-        self._looking = threading.Thread(target=look, name="nodes-of-ray", daemon=True)
-        self._looking.start()
-        self._looking.join(_LISTENS_S)
-        return found[0] if found else None
+        if self._looking is None or not self._looking.is_alive():
+            self._found = None
+            self._looking = threading.Thread(target=look, name="nodes-of-ray", daemon=True)
+            self._looking.start()
+        self._looking.join(within_s)
+        return self._found
 
 
 def listens(address: str) -> bool:

@@ -49,20 +49,17 @@ def unread(full: Serving, topic: Topic, count: int = 1) -> Iterator[list[tuple[C
     None gets a shorter response, as it may while another waits for its turn or for the disk.
     """
     clients = []
-    with pytest.MonkeyPatch.context() as whole:
+    with ExitStack() as opened, pytest.MonkeyPatch.context() as whole:
         whole.setattr(segment_files, "_SHARE_BYTES", 1 << 30)
         for _ in range(count):
-            client = full.connect()
+            client = opened.enter_context(full.connect())
             assert works(client)
             connection = connection_of(full, client)
             client.request(FETCH, 18, fetch_body((topic, 0, 0), **LARGE))
             eventually(lambda connection=connection: not connection._is_writable, "a full socket")
             clients.append((client, connection))
-    try:
+        whole.undo()
         yield clients
-    finally:
-        for client, _ in clients:
-            client.close()
 
 
 def held_bytes(full: Serving, connection: Connection) -> int:
