@@ -15,8 +15,6 @@ from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
 from muster.gateway.listener.gateway import RequestFaults
 from muster.gateway.listener.limiting.charging import timer_for
 
-_FETCH = 1
-
 
 class PendingRequest:
     """Serves one request; an :class:`~muster.gateway.listener.api.Responder`.
@@ -91,7 +89,7 @@ class PendingRequest:
 
     def _is_large(self) -> bool:
         """Whether it must be read by turns, before any later request of the connection is served."""
-        if self.api.key == _FETCH or len(self.call.frame) <= LONG_BYTES:  # Fetch has its own way to read nearly all
+        if len(self.call.frame) <= LONG_BYTES:
             return False
         try:
             self.call.entity()

@@ -1,10 +1,9 @@
-"""Reads a Fetch. One that continues its session and changes nothing, as nearly all do, needs no kio."""
+"""Reads a Fetch of any version."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from muster.gateway.fetch_sessions.cache import SessionRequest
 from muster.gateway.fetch_sessions.partition import CachedPartition, Key
@@ -12,13 +11,6 @@ from muster.gateway.fetch_sessions.session import FINAL_EPOCH, INVALID_SESSION_I
 from muster.gateway.listener.api import Call
 
 _FIRST_WITH_IDS = 13
-_FIRST_PLAIN, _FIRST_WITHOUT_REPLICA_ID = 12, 15
-_PLAIN = struct.Struct(">iiibiiBBB")
-"""Limits, isolation level, session, the sizes of both arrays and of the rack, each plus one."""
-_CONSUMER = b"\xff\xff\xff\xff"
-"""In place of a replica id."""
-_NOTHING = 1
-_MAX_RACK_BYTES = 126
 
 
 class Request(NamedTuple):
@@ -35,36 +27,8 @@ class Request(NamedTuple):
 
 
 def read_request(call: Call) -> Request:
-    """Return the request of the call. Raises UndecodableRequest."""
-    return _read_plain(call) or _of_entity(call.entity(), call.header.api_version)
-
-
-def _read_plain(call: Call) -> Request | None:
-    """Return a request without partitions; None if it is another one, or not one at all."""
-    _, version, _, _, at = call.header
-    if version < _FIRST_PLAIN:
-        return None
-    if version < _FIRST_WITHOUT_REPLICA_ID:
-        if call.frame[at : at + 4] != _CONSUMER:
-            return None
-        at += 4
-    frame = call.frame
-    try:
-        max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch, topics, forgotten, rack = _PLAIN.unpack_from(
-            frame, at
-        )
-        at += _PLAIN.size
-        end = at + rack - 1
-        if topics != _NOTHING or forgotten != _NOTHING or not 0 < rack <= _MAX_RACK_BYTES or frame[end]:
-            return None
-        rack_id = frame[at:end].decode()
-    except (struct.error, IndexError, UnicodeDecodeError):
-        return None
-    session = SessionRequest(session_id, epoch, (), (), version >= _FIRST_WITH_IDS)
-    return Request(max_wait_ms, min_bytes, max_bytes, isolation, rack_id, session)
-
-
-def _of_entity(request: Any, version: int) -> Request:
+    """Return the request of the call. Raises UndecodableRequest or LargeRequest."""
+    request, version = call.entity(), call.header.api_version
     partitions: dict[Key, CachedPartition] = {}
     for topic in request.topics:
         name, topic_id = getattr(topic, "topic", None), getattr(topic, "topic_id", None)
