@@ -1,4 +1,4 @@
-"""Writes the OffsetFetch response that nearly all consumers get, without kio.
+"""Writes the OffsetFetch response that nearly all consumers get, by structs.
 
 That is v8 or v9 of partitions without metadata: 100 are written in 20 us, through ``codec.encode_response`` in 60 us.
 """

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.placement.view import Topic
 from pytest_muster import FaultClient
@@ -236,24 +235,3 @@ def test_metrics(full: Serving, fresh: Fresh) -> None:
     assert metric("muster_incremental_fetch_sessions") == sessions + 1
     assert metric("muster_incremental_fetch_partitions_cached") == partitions + 3
     assert metric("muster_incremental_fetch_session_evictions_total") == 0
-
-
-def test_the_plain_requests_of_a_session_are_read_without_kio(
-    full: Serving, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = full.create(fresh("t"))
-    read: list[int] = []
-    decode = codec.decode_request
-
-    def counting(header: codec.Header, *arguments: Any) -> Any:
-        read.append(header.api_key)
-        return decode(header, *arguments)
-
-    monkeypatch.setattr(codec, "decode_request", counting)
-    for version in (12, 14, 15, LAST):
-        session = Session(full.client, version, (topic, 0, 0), rack_id="some rack")
-        read.clear()
-        assert session.fetch() == {}
-        assert FETCH not in read
-        session.fetch((topic, 0, 0))
-        assert FETCH in read
