@@ -26,6 +26,7 @@ def test_a_gcs_that_is_silent_is_lost_in_time(monkeypatch: pytest.MonkeyPatch) -
         return [{"NodeID": "here", "Alive": True}]
 
     monkeypatch.setattr(ray, "nodes", nodes)
+    monkeypatch.setattr(reach, "_RESPONDS_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         found = reach.Reach(f"127.0.0.1:{server.getsockname()[1]}", "here")
         assert not found.responds
@@ -33,3 +34,34 @@ def test_a_gcs_that_is_silent_is_lost_in_time(monkeypatch: pytest.MonkeyPatch) -
         responds.set()
         eventually(lambda: found.responds, bool, "it responds again")
         assert found.missing() is None
+
+
+def test_a_gcs_that_takes_its_time_responds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not lost because a second is over: what is to be stopped there would stay."""
+    monkeypatch.setenv(public_api.PUBLIC_API_ONLY, "1")
+    monkeypatch.setattr(reach, "_LISTENS_S", 0.05)
+    responds = threading.Event()
+
+    def nodes() -> list[dict[str, object]]:
+        responds.wait()
+        return [{"NodeID": "here", "Alive": True}]
+
+    monkeypatch.setattr(ray, "nodes", nodes)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        found = reach.Reach(f"127.0.0.1:{server.getsockname()[1]}", "here")
+        timer = threading.Timer(0.5, responds.set)
+        timer.start()
+        assert found.responds
+        timer.join()
+
+
+def test_an_error_of_ray_is_no_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(public_api.PUBLIC_API_ONLY, "1")
+
+    def nodes() -> list[dict[str, object]]:
+        raise RuntimeError("Ray has not been started yet")
+
+    monkeypatch.setattr(ray, "nodes", nodes)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        found = reach.Reach(f"127.0.0.1:{server.getsockname()[1]}", "here")
+        assert not found.responds
