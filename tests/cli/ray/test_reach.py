@@ -16,7 +16,7 @@ PATIENCE_S = 1.0
 
 
 def test_a_gcs_that_is_silent_is_lost_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It hangs: the kernel accepts for it, and ``ray.nodes`` waits for ever."""
+    """The kernel accepts for it, and ``ray.nodes`` waits for ever."""
     monkeypatch.setenv(public_api.PUBLIC_API_ONLY, "1")
     monkeypatch.setenv(reach._RAY_PATIENCE, str(2 * PATIENCE_S))
     responds = threading.Event()
@@ -37,7 +37,7 @@ def test_a_gcs_that_is_silent_is_lost_in_time(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_gcs_that_takes_its_time_responds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not lost because a second is over: what is to be stopped there would stay."""
+    """A second is too short to call it lost: what is to be stopped there would stay."""
     monkeypatch.setenv(public_api.PUBLIC_API_ONLY, "1")
     monkeypatch.setattr(reach, "_LISTENS_S", 0.05)
     responds = threading.Event()
