@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from muster.gateway.client.errors import MusterError
 
-class CliError(click.ClickException):
+
+class CliError(click.ClickException, MusterError):  # type: ignore[misc]  # click says that message is final
     """One line for the user: the problem and its remedy. The command ends with exit code 1."""
 
     exit_code = 1

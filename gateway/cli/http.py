@@ -7,9 +7,9 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.http_client import NO_ADDRESS, GatewayUrl, HttpError, NoHttpResponse, get, send
 from muster.gateway.cli.running import known_gateways, status_over_ray
+from muster.gateway.client.errors import MusterError
 
 __all__ = ["GatewayUrl", "HttpError", "NoHttpResponse", "gateways", "get_json", "send"]
 
@@ -25,7 +25,7 @@ def get_json(directory: Path, address: str | None, path: str, **parameters: str)
                 failure = f"{gateway.base} does not respond ({error})"
     except HttpError:
         raise
-    except CliError as error:
+    except MusterError as error:
         raise NoHttpResponse("; ".join(filter(None, (failure, error.message)))) from error
     raise NoHttpResponse(f"{failure}; see muster status" if failure else NO_ADDRESS)
 

@@ -1,164 +1,29 @@
-"""Requests to the HTTP port of a gateway whose address is known."""
+"""Requests of a command to the HTTP port of a gateway whose address is known, with ``--command-config``."""
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import json
-import os
 from collections.abc import Iterable, Mapping
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlencode, urlsplit
+from typing import Any
 
-from muster.actors.runtime.settings import CLUSTER_ID_HEADER
-from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.login import current_login, current_security
-from muster.gateway.security.mechanism_names import PLAIN
+from muster.gateway.cli.login import current_security
+from muster.gateway.client import http
+from muster.gateway.client.http import METRICS, GatewayUrl, HttpError, NoHttpResponse, OtherCluster
 
-METRICS = "/metrics"
-NO_ADDRESS = "no gateway has an HTTP address; see muster status"
-_CONNECT_S = 2.0
-_TIMEOUT_S = 30.0
+__all__ = ["METRICS", "NO_ADDRESS", "GatewayUrl", "HttpError", "NoHttpResponse", "OtherCluster", "get", "send"]
 
-
-class NoHttpResponse(CliError):
-    """Raised if no gateway responds over HTTP."""
-
-
-class OtherCluster(OSError):
-    """Raised if a server responds that is no gateway of the expected cluster."""
-
-
-class GatewayUrl(NamedTuple):
-    """Where a gateway is expected."""
-
-    url: str
-    """With or without /metrics."""
-    cluster_id: str = ""
-    """Empty: any cluster."""
-
-    @property
-    def base(self) -> str:
-        """The URL without the path of a request."""
-        return self.url.strip().rstrip("/").removesuffix(METRICS)
-
-
-class HttpError(CliError):
-    """Raised if a gateway responds with an error."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
+NO_ADDRESS = f"{http.NO_ADDRESS}; see muster status"
 
 
 def get(
-    gateway: GatewayUrl, path: str, parameters: Mapping[str, str] | None = None, timeout_s: float = _TIMEOUT_S
+    gateway: GatewayUrl, path: str, parameters: Mapping[str, str] | None = None, timeout_s: float = http.TIMEOUT_S
 ) -> dict[str, Any]:
     """GET the path from the gateway. Returns its JSON. Raises HttpError, OSError, HTTPException, ValueError."""
-    query = f"?{urlencode(parameters)}" if parameters else ""
-    connection = _connect(gateway.base, timeout_s)
-    return _response(connection, "GET", f"{urlsplit(gateway.base).path}{path}{query}", cluster_id=gateway.cluster_id)
+    return http.get(gateway, path, parameters, timeout_s, current_security())
 
 
 def send(gateways: Iterable[GatewayUrl], method: str, path: str, body: Any = None) -> dict[str, Any]:
-    """Send the request to the first of these gateways that accepts a connection. Returns its JSON.
+    """Send the request to the first of these gateways that accepts a connection.
 
-    NoHttpResponse, HttpError.
-
-    What one gateway may have done is not repeated on another one.
+    See :func:`muster.gateway.client.http.send`.
     """
-    failures: list[str] = []
-    for gateway in gateways:
-        base = gateway.base
-        try:
-            connection = _connect(base)
-        except (OSError, ValueError) as error:
-            failures.append(f"{base} ({getattr(error, 'strerror', None) or error})")
-            continue
-        try:
-            return _response(connection, method, f"{urlsplit(base).path}{path}", body, gateway.cluster_id)
-        except OtherCluster as error:
-            failures.append(f"{base} ({error})")
-        except (OSError, HTTPException, ValueError) as error:
-            raise NoHttpResponse(f"{base} does not respond: {str(error) or type(error).__name__}") from error
-    raise NoHttpResponse(f"no gateway listens at {', '.join(failures)}" if failures else NO_ADDRESS)
-
-
-def _connect(base: str, timeout_s: float = _TIMEOUT_S) -> HTTPConnection:
-    """Return a connection on which nothing has been sent. Raises OSError, or ValueError if there cannot be one.
-
-    ``timeout_s``: of each read and write from then on.
-    """
-    parts = urlsplit(base)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("not a URL such as http://HOST:PORT")
-    connection = HTTPConnection(parts.hostname, parts.port, timeout=_CONNECT_S)
-    if parts.scheme == "https":
-        security = current_security()
-        context = None if security is None else security.tls.context()
-        connection = HTTPSConnection(parts.hostname, parts.port, timeout=_CONNECT_S, context=context)
-    connection.connect()
-    connection.sock.settimeout(timeout_s)
-    return connection
-
-
-def _response(
-    connection: HTTPConnection, method: str, target: str, body: Any = None, cluster_id: str = ""
-) -> dict[str, Any]:
-    """Return the JSON object of the response, and close the connection. Raises HttpError, OSError, HTTPException or
-    ValueError.
-
-    HttpError only for an error in Muster's form: another server's says nothing about Muster.
-    """
-    data, headers = (None, {}) if body is None else (json.dumps(body).encode(), {"Content-Type": "application/json"})
-    headers = headers | credentials(is_private=isinstance(connection, HTTPSConnection))
-    if cluster_id:
-        headers |= {CLUSTER_ID_HEADER: cluster_id}
-    with contextlib.closing(connection):
-        connection.request(method, target, data, headers)
-        response = connection.getresponse()
-        text = response.read()
-    if cluster_id and response.headers.get(CLUSTER_ID_HEADER) != cluster_id:
-        raise OtherCluster("no gateway of this cluster")
-    if response.status >= 300:
-        if (error := _error_of(text)) is None:
-            raise ValueError(f"HTTP {response.status}, not from Muster")
-        raise HttpError(response.status, error)
-    found = json.loads(text)
-    if not isinstance(found, dict):
-        raise ValueError("the response is no JSON object")
-    return found
-
-
-def credentials(*, is_private: bool) -> dict[str, str]:
-    """Return the header of the environment or --command-config, which is not sent where it could be overheard.
-
-    MUSTER_HTTP_TOKEN, or the content of MUSTER_HTTP_TOKEN_FILE; else MUSTER_HTTP_USER and MUSTER_HTTP_PASSWORD; else
-    the user of --command-config. A SCRAM password, which SCRAM never sends, needs TLS (``is_private``). Raises
-    CliError.
-    """
-    environ = os.environ
-    token = environ.get("MUSTER_HTTP_TOKEN")
-    if not token and (file := environ.get("MUSTER_HTTP_TOKEN_FILE")):
-        try:
-            token = Path(file).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise CliError(f"MUSTER_HTTP_TOKEN_FILE={file} cannot be read: {error}") from error
-    if token:
-        return {"Authorization": f"Bearer {token}"}
-    user, password = environ.get("MUSTER_HTTP_USER"), environ.get("MUSTER_HTTP_PASSWORD")
-    login = current_login()
-    if not (user and password) and login is not None and (is_private or login.mechanism == PLAIN):
-        user, password = login.user, login.password
-    if not (user and password):
-        return {}
-    return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
-
-
-def _error_of(text: bytes) -> str | None:
-    try:
-        return str(json.loads(text)["error"])
-    except (ValueError, KeyError, TypeError):
-        return None
+    return http.send(gateways, method, path, body, current_security())

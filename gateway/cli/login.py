@@ -1,4 +1,4 @@
-"""``--command-config``, which :mod:`muster.gateway.cli.command_config` reads if it is given."""
+"""``--command-config``, which :mod:`muster.gateway.client.security` reads if it is given."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from muster.gateway.cli.command_config import Login, Security
+    from muster.gateway.client.security import Security
 
 _META = f"{__name__}.security"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,14 +33,8 @@ def current_security() -> Security | None:
     return None if context is None else context.meta.get(_META)
 
 
-def current_login() -> Login | None:
-    """Return the login of the running command."""
-    security = current_security()
-    return None if security is None else security.login
-
-
 def _keep(context: click.Context, _: click.Parameter, file: Path | None) -> None:
     if file is not None:
-        from muster.gateway.cli.command_config import read_security  # it takes long, and few commands have the option
+        from muster.gateway.client.security import read_security  # it takes long, and few commands have the option
 
         context.meta[_META] = read_security(file)

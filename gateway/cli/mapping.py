@@ -28,6 +28,7 @@ from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import by_storage_or_address, connected
 from muster.gateway.cli.suggestions import Commands
+from muster.gateway.client.errors import MusterError
 
 if TYPE_CHECKING:
     from muster.actors.reconciler.reconciler import Comparison, Repaired
@@ -123,7 +124,7 @@ def check(directory: Path, address: str | None, as_json: bool, **wanted: str | N
     """
     try:
         found: Comparison = _call_reconciler(directory, address, "compare", _READ_S)
-    except CliError as error:
+    except MusterError as error:
         raise MappingUnreadable(error.message) from error
     some = Filter(**wanted)
     rows, aside = divergence_rows(found.divergences, some), aside_rows(found.left_alone, some)

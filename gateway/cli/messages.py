@@ -19,6 +19,7 @@ from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import bytes_as_json, counted, print_json
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.gateway.client.errors import MusterError
 
 if TYPE_CHECKING:
     from muster.gateway.cli.client.producer import Message
@@ -77,7 +78,7 @@ def _batches(stdin: IO[bytes], separator: bytes | None) -> Iterator[list[Message
         for line in lines:
             try:
                 batch.append(_split(line, separator, next(numbers)))
-            except CliError:
+            except MusterError:
                 if batch:
                     yield batch
                 raise

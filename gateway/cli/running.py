@@ -24,6 +24,7 @@ from muster.gateway.cli.names import NAME
 from muster.gateway.cli.ray import connection
 from muster.gateway.cli.ray.reach import listens
 from muster.gateway.cli.storage import directory as storage
+from muster.gateway.client.errors import MusterError
 
 _CONNECT_S = 2.0
 _STATUS_S = 5.0
@@ -150,7 +151,7 @@ def _status_over_http(known: Iterable[GatewayUrl]) -> dict[str, Any] | None:
     for gateway in known:
         try:
             return get(gateway, "/v1/status", timeout_s=_STATUS_S)
-        except CliError:  # it responds: the controller does not, or the caller may not
+        except MusterError:  # it responds: the controller does not, or the caller may not
             return None
         except (OSError, HTTPException, ValueError):
             continue

@@ -11,6 +11,7 @@ import click
 
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.help import with_own_lines
+from muster.gateway.client.errors import MusterError
 
 _ALIKE = 0.8
 """Similarity of names, for difflib."""
@@ -23,7 +24,7 @@ _VERBOSE = ("-v", "--verbose")
 
 
 class Commands(click.Group):
-    """Group whose error for an unknown command names similar ones, and whose help cuts no text."""
+    """Group whose error for an unknown command names similar ones, whose help cuts no text, and that shows errors."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -39,6 +40,15 @@ class Commands(click.Group):
         if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             raise click.UsageError(f"No such command {name!r}.{meant(name, self.list_commands(ctx))}", ctx)
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Carry out the command. Raises CliError, which click shows, for any error of the client."""
+        try:
+            return super().invoke(ctx)
+        except click.ClickException:
+            raise
+        except MusterError as error:
+            raise CliError(error.message) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the first sentence of each command's help, in as many lines as it needs: click cuts it."""
@@ -61,7 +71,7 @@ def similar(name: str, known: Callable[[], Iterable[str]]) -> str:
     """
     try:
         all_names = [*known()]
-    except CliError:
+    except MusterError:
         return ""
     if len(all_names) > _MAX_NAMES:
         return ""

@@ -23,15 +23,15 @@ from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli import http as cli_http
 from muster.gateway.cli import messages
 from muster.gateway.cli.client import cluster, reader
-from muster.gateway.cli.client import connection as client_connection
 from muster.gateway.cli.client import gateways as client_gateways
 from muster.gateway.cli.client.gateways import Coordinator, Gateways
 from muster.gateway.cli.client.producer import Producer, partition_of
-from muster.gateway.cli.command_config import ClientTls, Login, Security
-from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import offsets
 from muster.gateway.cli.groups.commands import groups
 from muster.gateway.cli.storage import directory as storage
+from muster.gateway.client.errors import MusterError
+from muster.gateway.client.kafka import brokers
+from muster.gateway.client.security import ClientTls, Login, Security
 from tests.cli.runner import runner
 
 FIND, DELETE, METADATA = 10, 42, 3
@@ -178,11 +178,11 @@ def test_lines_are_messages_as_soon_as_they_are_whole() -> None:
     ],
 )
 def test_who_is_no_coordinator(response: Responder, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_gateways, "TIMEOUT_S", 2.0)  # even a busy machine responds once within it
+    monkeypatch.setattr(brokers, "TIMEOUT_S", 2.0)  # even a busy machine responds once within it
     with (
         listening(response) as address,
         Coordinator(address, "g") as found,
-        pytest.raises(CliError, match=f"coordinator of group g does not respond .*{why}"),
+        pytest.raises(MusterError, match=f"coordinator of group g does not respond .*{why}"),
     ):
         offsets.delete_group(found)
 
@@ -191,7 +191,7 @@ def test_who_is_no_coordinator(response: Responder, why: str, monkeypatch: pytes
 def test_a_server_that_would_have_a_password_hashed_its_way(iterations: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, to guess it, or for an hour: no proof is sent. The limits are those of scramp 1.4.10."""
     security = Security("SASL_PLAINTEXT", Login("SCRAM-SHA-256", "ann", "secret"), ClientTls(None))
-    monkeypatch.setattr(client_connection, "current_security", lambda: security)
+    monkeypatch.setattr(client_gateways, "current_security", lambda: security)
     proofs = []
 
     def demand(port: int, frame: bytes) -> bytes:
@@ -207,7 +207,7 @@ def test_a_server_that_would_have_a_password_hashed_its_way(iterations: str, mon
     with (
         listening(demand) as address,
         Coordinator(address, "g") as found,
-        pytest.raises(CliError, match="the login failed"),
+        pytest.raises(MusterError, match="the login failed"),
     ):
         offsets.delete_group(found)
     assert proofs == []
@@ -323,7 +323,7 @@ def _metadata(_: int, frame: bytes) -> bytes:
     [(",", "there is no HOST:PORT in ','"), ("a..b:9092", "a..b is no name of a host")],
 )
 def test_an_address_that_cannot_be_one(bootstrap: str, said: str) -> None:
-    with pytest.raises(CliError, match=re.escape(said)):
+    with pytest.raises(MusterError, match=re.escape(said)):
         cluster.admin(bootstrap, reach_s=0.1)
 
 
@@ -331,7 +331,7 @@ def test_a_coordinator_that_is_not_ready_is_not_said_to_be_silent(monkeypatch: p
     broker = Broker(*[(FIND, ErrorCode.none), (DELETE, ErrorCode.coordinator_load_in_progress)] * 50)
     with listening(broker) as address, Coordinator(address, "g") as found:
         body = {"groups_names": ["g"]}
-        with pytest.raises(CliError, match=r"coordinator of group g is not ready \(COORDINATOR_LOAD_IN_PROGRESS\)"):
+        with pytest.raises(MusterError, match=r"coordinator of group g is not ready \(COORDINATOR_LOAD_IN_PROGRESS\)"):
             found.request(DELETE, 2, body, timeout_s=0.3)
 
 
@@ -389,5 +389,5 @@ def test_a_partition_that_stays_unreadable_is_named(monkeypatch: pytest.MonkeyPa
         reply = codec.encode_response(header.api_key, header.api_version, header.correlation_id, body)
         return len(reply).to_bytes(4, "big") + reply
 
-    with listening(respond) as address, Gateways(address) as client, pytest.raises(CliError, match="KAFKA_STORAGE"):
+    with listening(respond) as address, Gateways(address) as client, pytest.raises(MusterError, match="KAFKA_STORAGE"):
         next(reader.messages(client, "t", {1: 0}))

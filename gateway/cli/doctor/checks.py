@@ -9,7 +9,6 @@ from muster.actors.config import MusterConfig
 from muster.actors.runtime.zookeeper import embedded_access
 from muster.gateway.cli.doctor import cluster, machine, places
 from muster.gateway.cli.doctor.findings import Finding, from_error, ok, passes, warning
-from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle.config_checks import (
     check_certificates,
     check_listeners,
@@ -19,6 +18,7 @@ from muster.gateway.cli.lifecycle.config_checks import (
 from muster.gateway.cli.properties import read_config
 from muster.gateway.cli.running import status_of
 from muster.gateway.cli.storage import directory as storage_directory
+from muster.gateway.client.errors import MusterError
 from muster.gateway.security.tls.listeners import TlsListeners
 
 _MIN_DAYS = 30
@@ -30,7 +30,7 @@ def checked(
     """Yield the findings. Arguments as for :func:`read_config`; ``address`` of a running Ray."""
     try:
         config = read_config(file, sets, flags)
-    except CliError as error:
+    except MusterError as error:
         yield from_error("configuration", error)
         config = MusterConfig.from_properties({"storage.path": flags["storage.path"]} if flags["storage.path"] else {})
     else:
@@ -38,7 +38,7 @@ def checked(
     storage = Path(config.storage_path).absolute()
     try:
         state = storage_directory.read_state(storage)
-    except CliError as error:
+    except MusterError as error:
         yield from_error("run state", error)
         state = None
     is_running = storage_directory.holder(storage) is not None
@@ -65,8 +65,8 @@ def checked(
 def _clients(storage: Path) -> Iterator[Finding]:
     try:
         yield from cluster.turned_away(status_of(storage, None))
-    except CliError as error:
-        yield warning("clients", error.format_message(), "see run/log/controller.log")
+    except MusterError as error:
+        yield warning("clients", error.message, "see run/log/controller.log")
 
 
 def _zookeeper(config: MusterConfig, running: str | None) -> Iterator[Finding]:
@@ -104,7 +104,7 @@ def _configuration(config: MusterConfig, *, on_cluster: bool) -> Iterator[Findin
     yield from _secrets(config)
     try:
         check_certificates(config)
-    except CliError as error:
+    except MusterError as error:
         yield from_error("certificates", error)
         return
     listeners = TlsListeners(config)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from muster.gateway.cli.errors import CliError
+from muster.gateway.client.errors import MusterError
 
 Level = Literal["ok", "warning", "failed"]
 
@@ -37,9 +37,9 @@ def failed(check: str, found: str, mend: str) -> Finding:
     return Finding(check, "failed", found, mend)
 
 
-def from_error(check: str, error: CliError) -> Finding:
+def from_error(check: str, error: MusterError) -> Finding:
     """Return a refusal of ``muster up``: the last part of its message is the remedy."""
-    found, separator, mend = error.format_message().rpartition("; ")
+    found, separator, mend = error.message.rpartition("; ")
     return failed(check, found, mend) if separator else failed(check, mend, "change it, then check again")
 
 
@@ -49,7 +49,7 @@ def passes(check: str, found: str, attempts: Iterable[Callable[[], object]]) -> 
     for attempt in attempts:
         try:
             attempt()
-        except CliError as error:
+        except MusterError as error:
             refused = True
             yield from_error(check, error)
     if not refused:

@@ -11,9 +11,9 @@ from muster.actors.config import MusterConfig
 from muster.actors.runtime.storage.mounts import KNOWN_TO_BE_FIT, concerns, mount_of
 from muster.actors.runtime.storage.trials import check
 from muster.gateway.cli.doctor.findings import Finding, failed, from_error, ok, warning
-from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle.ports import Ports
 from muster.gateway.cli.storage import directory as storage_directory
+from muster.gateway.client.errors import MusterError
 from muster.placement.host_port import host_port
 
 _LOOPBACK = "127.0.0.1"
@@ -43,7 +43,7 @@ def storage(path: Path, *, shared: bool) -> Iterator[Finding]:
             "make it writable for this user, or choose another with --storage",
         )
         return
-    except CliError as error:
+    except MusterError as error:
         yield from_error("storage", error)
         return
     if is_unfinished:
@@ -96,7 +96,7 @@ def ports(config: MusterConfig, *, on_cluster: bool) -> Iterator[Finding]:
                 continue
             try:
                 taken = held.take(host, port, count, "choose another port, or end that process")
-            except CliError as error:
+            except MusterError as error:
                 yield from_error(name, error)
             else:
                 yield ok(name, f"{', '.join(map(str, taken))} free on {host or 'all interfaces'}")

@@ -12,6 +12,7 @@ from muster.gateway.cli.client.gateways import Coordinator
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.output import counted
 from muster.gateway.cli.suggestions import not_found
+from muster.gateway.client.errors import MusterError
 from muster.placement.mapping.nodes import host_text
 
 DESCRIBE_GROUPS = 15
@@ -92,7 +93,7 @@ def _consumer_group(coordinator: Coordinator, group: str) -> Group | None:
     body = {"group_ids": [group], "include_authorized_operations": False}
     try:
         (found,) = coordinator.request(CONSUMER_GROUP_DESCRIBE, 0, body).groups
-    except CliError:
+    except MusterError:
         return None  # a broker that does not have this API closes the connection
     if found.error_code is not ErrorCode.none:
         return None

@@ -23,6 +23,7 @@ from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Real, Whole
 from muster.gateway.cli.running import by_storage_or_address, state_of
 from muster.gateway.cli.times import Moment, Size, Zone
+from muster.gateway.client.errors import MusterError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -146,6 +147,6 @@ def _ray_of(directory: Path, address: str | None) -> tuple[str, str | None]:
         return address, os.environ.get("RAY_AUTH_TOKEN_PATH")
     try:
         state = state_of(directory)
-    except CliError as error:
+    except MusterError as error:
         raise CliError(f"{error.message}; --local reads its tables without it") from error
     return state.ray_address, state.ray_token_path

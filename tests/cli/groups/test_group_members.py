@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from muster.gateway.cli.client.gateways import addresses
-from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups.admin import which
 from muster.gateway.cli.groups.members import in_words
+from muster.gateway.client.errors import MusterError
 
 
 def member(member_id: str, client_id: str, instance: str | None = None) -> Any:
@@ -26,11 +26,11 @@ def test_member_id_before_instance_id_before_client_id(wanted: str, found: int) 
 
 
 def test_who_is_not_meant() -> None:
-    with pytest.raises(CliError, match=r"2 members of group g have the client id c2: c2-b .* c2-c"):
+    with pytest.raises(MusterError, match=r"2 members of group g have the client id c2: c2-b .* c2-c"):
         which("g", MEMBERS, "c2")
-    with pytest.raises(CliError, match="group g has no member x; its members are c1-a"):
+    with pytest.raises(MusterError, match="group g has no member x; its members are c1-a"):
         which("g", MEMBERS, "x")
-    with pytest.raises(CliError, match="it has no members"):
+    with pytest.raises(MusterError, match="it has no members"):
         which("g", [], "x")
 
 
@@ -46,10 +46,10 @@ def test_a_shortened_member_id(shown: str) -> None:
 
 
 def test_a_shortened_member_id_that_several_have_or_that_is_too_short() -> None:
-    with pytest.raises(CliError, match=r"2 members of group g have member ids like c…-52e2dcd: consumer-1-"):
+    with pytest.raises(MusterError, match=r"2 members of group g have member ids like c…-52e2dcd: consumer-1-"):
         which("g", PODS, "c…-52e2dcd")
     for short in ("consumer-12-52", "consumer", "c…", "52e2dcd"):
-        with pytest.raises(CliError, match="group g has no member"):
+        with pytest.raises(MusterError, match="group g has no member"):
             which("g", PODS, short)
 
 
@@ -62,5 +62,5 @@ def test_many_members_are_named_shortly() -> None:
 def test_bootstrap_servers() -> None:
     assert list(addresses("a:1, [::1]:9092,,PLAINTEXT://b.c:65535")) == [("a", 1), ("::1", 9092), ("b.c", 65535)]
     for bad in ("a", "a:", ":1", "a:x", "a:0", "a:65536", "a:٣"):
-        with pytest.raises(CliError, match="is not HOST:PORT"):
+        with pytest.raises(MusterError, match="is not HOST:PORT"):
             list(addresses(bad))

@@ -13,8 +13,8 @@ from urllib.error import HTTPError
 import pytest
 from click.testing import CliRunner, Result
 
-from muster.gateway.cli.command_config import read_security
 from muster.gateway.cli.main import cli
+from muster.gateway.client.security import read_security
 from muster.gateway.http.server import gateway_app, start_http
 from muster.gateway.security.tls import listeners
 from muster.placement.view import Broker

@@ -1,4 +1,4 @@
-"""Login and TLS of Muster's own commands: a property file as Kafka's tools take it."""
+"""Login and TLS of a client: a property file as Kafka's tools take it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import javaproperties
 from pydantic import SecretStr
 
 from muster.actors.config.tls.settings import KeyStore, TrustStore
-from muster.gateway.cli.errors import CliError
+from muster.gateway.client.errors import InvalidClientConfig
 from muster.gateway.security.mechanism_names import MECHANISMS
 from muster.gateway.security.tls.contexts import load_keys
 from muster.gateway.security.tls.stores import Keys, StoreError, pem_of, read_keys, read_trusted
@@ -31,7 +31,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """Trusted authorities and the client's certificate of a command."""
+    """Trusted authorities and the client's certificate."""
 
     authorities: str | None
     """PEM; None: the system's."""
@@ -49,7 +49,7 @@ class ClientTls:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Properties with which a command reaches a listener."""
+    """Properties with which a client reaches a listener."""
 
     protocol: str
     login: Login | None
@@ -61,34 +61,36 @@ class Security:
 
 
 def read_security(file: Path) -> Security:
-    """Read the file. Raises CliError."""
+    """Read the file. Raises InvalidClientConfig."""
     try:
         content = javaproperties.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise CliError(f"{file} is not a readable property file: {error}") from error
+        raise InvalidClientConfig(f"{file} is not a readable property file: {error}") from error
     properties = {name: value.strip() for name, value in content.items()}
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
-        raise CliError(f"{file}: security.protocol={protocol} is none of {', '.join(_PROTOCOLS)}")
+        raise InvalidClientConfig(f"{file}: security.protocol={protocol} is none of {', '.join(_PROTOCOLS)}")
     login = _login(file, properties) if protocol.startswith("SASL_") else None
     try:
         return Security(protocol, login, _tls(properties))
     except (StoreError, OSError) as error:
-        raise CliError(f"{file}: {error}") from None
+        raise InvalidClientConfig(f"{file}: {error}") from None
 
 
 def _login(file: Path, properties: Mapping[str, str]) -> Login:
     mechanism = properties.get("sasl.mechanism", "").upper()
     if mechanism not in MECHANISMS:
         protocols = " or ".join(_PROTOCOLS[2:])
-        raise CliError(f"{file}: security.protocol={protocols} needs sasl.mechanism, one of {', '.join(MECHANISMS)}")
+        raise InvalidClientConfig(
+            f"{file}: security.protocol={protocols} needs sasl.mechanism, one of {', '.join(MECHANISMS)}"
+        )
     jaas = {
         name: re.sub(r"\\(.)", r"\1", value) for name, value in _JAAS.findall(properties.get("sasl.jaas.config", ""))
     }
     user = properties.get("sasl.username", jaas.get("username"))
     password = properties.get("sasl.password", jaas.get("password"))
     if not user or not password:
-        raise CliError(f"{file}: set sasl.username and sasl.password, or both in sasl.jaas.config")
+        raise InvalidClientConfig(f"{file}: set sasl.username and sasl.password, or both in sasl.jaas.config")
     return Login(mechanism, user, password)
 
 
