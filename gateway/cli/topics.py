@@ -9,7 +9,7 @@ import click
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
-from muster.gateway.cli.client.cluster import EARLIEST, LATEST, admin, check, end_offsets, metadata, partitions_of
+from muster.gateway.cli.client.cluster import admin, end_offsets, partitions_of
 from muster.gateway.cli.client.gateways import Gateways
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.messages import produce, tail
@@ -18,6 +18,7 @@ from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import Commands
+from muster.gateway.client.kafka.requests import EARLIEST, LATEST, check, metadata
 
 _CREATE, _DELETE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = (19, 7), (20, 6), (32, 4), (44, 1)
 _TIMEOUT_MS = 15_000
@@ -181,7 +182,7 @@ def _partitions(client: Gateways, name: str) -> list[dict[str, Any]]:
     return [
         {
             "partition": index,
-            "leader": cluster.gateways.get(found[index]),
+            "leader": cluster.brokers.get(found[index]),
             "earliest": earliest[index],
             "latest": latest[index],
         }

@@ -25,3 +25,27 @@ class NoResponse(MusterError):
 
 class LoginFailed(MusterError):
     """A broker refuses the login, or does not take its mechanism."""
+
+
+class NotStarted(MusterError):
+    """Muster did not become ready; the message has the end of its output."""
+
+
+class AlreadyRunning(MusterError):
+    """Another Muster runs on that Ray, with another storage directory."""
+
+
+class NotRunning(MusterError):
+    """No Muster was found, or none that can be stopped from here."""
+
+
+class TopicDiffers(MusterError):
+    """A topic of that name exists, with another number of partitions or another config."""
+
+
+class UnknownTopic(MusterError):
+    """There is no such topic, or the login may not see it."""
+
+
+class UnknownGroup(MusterError):
+    """There is no such group."""

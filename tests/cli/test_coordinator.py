@@ -31,6 +31,7 @@ from muster.gateway.cli.groups.commands import groups
 from muster.gateway.cli.storage import directory as storage
 from muster.gateway.client.errors import MusterError
 from muster.gateway.client.kafka import brokers
+from muster.gateway.client.kafka import requests as kafka_requests
 from muster.gateway.client.security import ClientTls, Login, Security
 from tests.cli.runner import runner
 
@@ -291,7 +292,7 @@ def test_a_gateway_that_is_silent_does_not_keep_the_others_from_being_tried(monk
         address = opened.enter_context(listening(_metadata))
         bootstrap = ",".join((*(f"127.0.0.1:{each.getsockname()[1]}" for each in silent), address))
         with cluster.admin(bootstrap, reach_s=0.3) as client:
-            assert cluster.metadata(client).topics == {}
+            assert kafka_requests.metadata(client).topics == {}
 
 
 def test_the_limit_of_the_first_response_is_not_that_of_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +308,7 @@ def test_the_limit_of_the_first_response_is_not_that_of_later_ones(monkeypatch: 
 
     with listening(respond) as address, cluster.admin(address, reach_s=0.5) as client:
         body = {"topics": None, "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
-        assert client.request(*cluster.METADATA, body, is_repeatable=False).topics == ()
+        assert client.request(*kafka_requests.METADATA, body, is_repeatable=False).topics == ()
     assert len(requests) == 2
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from muster.actors.log.format.records import Headers, build_batch
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.cli.client.cluster import Refused, count_partitions, text_of
 from muster.gateway.cli.client.gateways import RETRIABLE, Gateways, NoResponse
+from muster.gateway.client.kafka.requests import Refused, count_partitions, text_of
 
 PRODUCE = (0, 9)
 _ALL = -1

@@ -11,7 +11,7 @@ import click
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import http
-from muster.gateway.cli.client.cluster import Refused, admin, end_offsets
+from muster.gateway.cli.client.cluster import admin, end_offsets
 from muster.gateway.cli.client.gateways import Coordinator, Gateways
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import assignments, offsets
@@ -21,6 +21,7 @@ from muster.gateway.cli.groups.members import Group, described, unknown
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_fields, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.gateway.client.kafka.requests import Refused
 from muster.gateway.lag.partitions import End, Owner, lacks_commit, rows
 
 _MEMBERS = (

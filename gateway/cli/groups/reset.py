@@ -13,7 +13,7 @@ import click
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
-from muster.gateway.cli.client.cluster import EARLIEST, LATEST, admin, group_names, list_offsets, metadata
+from muster.gateway.cli.client.cluster import admin, group_names
 from muster.gateway.cli.client.gateways import Coordinator, Gateways
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.groups import offsets, reset_options, reset_plan, reset_undo
@@ -27,6 +27,7 @@ from muster.gateway.cli.output import counted, print_json, print_table, print_te
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import not_found, similar
 from muster.gateway.cli.times import duration_ms
+from muster.gateway.client.kafka.requests import EARLIEST, LATEST, list_offsets, metadata
 
 T = TypeVar("T")
 _NOTE = "NOTE"
