@@ -30,9 +30,9 @@ def normal(name: str) -> str:
 @pytest.mark.parametrize(
     ("folders", "extras"),
     [
-        (("actors", "gateway", "placement", "spark"), ()),
+        (("actors", "gateway", "muster", "placement", "spark"), ("data", "serve", "spark")),
         (("examples/demo",), ("demo",)),
-        (("benchmarks", "examples", "tests"), ("demo", "dev")),
+        (("benchmarks", "examples", "tests"), ("data", "demo", "dev", "serve", "spark")),
     ],
     ids=["product", "demo", "checkout"],
 )

@@ -15,7 +15,7 @@ def test_it_says_what_goes_without(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         host, port = listening.getsockname()
         with (
-            pytest.raises(SparkUnavailable, match=r"RayDP is not installed here \(it needs Python 3\.11\).*--local"),
+            pytest.raises(SparkUnavailable, match=r"RayDP is not installed here.*muster-kafka\[spark\].*--local"),
             raydp_session(f"{host}:{port}"),
         ):
             pass
