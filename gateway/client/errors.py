@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class MusterError(Exception):
     """Base class of all errors that Muster's Python API raises on purpose."""
@@ -9,6 +11,16 @@ class MusterError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it whatever the arguments of its class are: Ray sends errors from tasks to their caller."""
+        return _restored, (type(self), self.message, self.__dict__)
+
+
+def _restored(kind: type[MusterError], message: str, state: dict[str, Any]) -> MusterError:
+    error = kind.__new__(kind, message)
+    error.__dict__.update(state)
+    return error
 
 
 class InvalidClientConfig(MusterError):
@@ -49,3 +61,27 @@ class UnknownTopic(MusterError):
 
 class UnknownGroup(MusterError):
     """There is no such group."""
+
+
+class OffsetOutOfRange(MusterError):
+    """Records of the range were deleted before they could be read, by retention or by DeleteRecords."""
+
+
+class CorruptRecords(MusterError):
+    """A response has records that cannot be read."""
+
+
+class GroupHasMembers(MusterError):
+    """The group has members, whose commits and those of a batch would undo each other."""
+
+
+class Fenced(MusterError):
+    """A newer driver of the group has begun a batch; this one cannot commit any more."""
+
+
+class OutputTooLarge(MusterError):
+    """The output of a batch is larger than the driver may hold."""
+
+
+class RecordTooLarge(MusterError):
+    """A record is larger than ``max.message.bytes`` of its topic."""

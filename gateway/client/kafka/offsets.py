@@ -1,0 +1,79 @@
+"""Offsets: of logs, at their leaders, and those that a group has committed, at its coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.gateway.client.kafka.brokers import RETRIABLE, Brokers
+from muster.gateway.client.kafka.leaders import Leaders, TopicPartition, check_or_later
+from muster.gateway.client.kafka.requests import (
+    LIST_OFFSETS,
+    NO_LEADER_EPOCH,
+    NO_REPLICA,
+    READ_COMMITTED,
+    check,
+)
+
+if TYPE_CHECKING:
+    from muster.gateway.client.kafka.connection import Connection
+
+OFFSET_FETCH = (9, 8)
+NO_OFFSET = -1
+UNSTABLE = RETRIABLE | {ErrorCode.unstable_offset_commit}
+"""Errors that pass once a transaction with offsets has ended."""
+
+
+class Committed(NamedTuple):
+    """What a group has committed of a partition."""
+
+    offset: int
+    metadata: str
+
+
+def stable_offsets(leaders: Leaders, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
+    """Return an offset of each partition, as ``read_committed`` sees it. Raises Refused, UnknownTopic or NoResponse.
+
+    ``at``: EARLIEST; LATEST for the last stable offset; or a time in ms, for the first record that is not older,
+    ``NO_OFFSET`` if there is none.
+    """
+
+    def request(connection: Connection, of_leader: list[TopicPartition]) -> dict[TopicPartition, int]:
+        topics: dict[str, list[dict[str, int]]] = {}
+        for topic, index in of_leader:
+            wanted = {"partition_index": index, "current_leader_epoch": NO_LEADER_EPOCH, "timestamp": at}
+            topics.setdefault(topic, []).append(wanted)
+        named = [{"name": topic, "partitions": wanted} for topic, wanted in topics.items()]
+        body = {"replica_id": NO_REPLICA, "isolation_level": READ_COMMITTED, "topics": named}
+        return {
+            (topic.name, each.partition_index): each.offset
+            for topic in connection.request(*LIST_OFFSETS, body).topics
+            for each in topic.partitions
+            if check_or_later(each, f"offsets of {topic.name}-{each.partition_index} cannot be read")
+        }
+
+    return leaders.of_each(partitions, request)
+
+
+def of_group(group: str, topics: Iterable[tuple[str, list[int]]] | None, *, stable: bool) -> dict[str, Any]:
+    """Return the body of OffsetFetch; ``topics`` None: all that the group has committed of."""
+    named = None if topics is None else [{"name": name, "partition_indexes": indexes} for name, indexes in topics]
+    return {"groups": [{"group_id": group, "topics": named}], "require_stable": stable}
+
+
+def committed(coordinator: Brokers, group: str) -> dict[TopicPartition, Committed]:
+    """Return what the group has committed of every partition. Raises Refused or NoResponse.
+
+    It waits for transactions with offsets of the group to end (KIP-447).
+    """
+    response = coordinator.request(*OFFSET_FETCH, of_group(group, None, stable=True), retriable=UNSTABLE)
+    (found,) = response.groups
+    check(found, f"offsets of group {group} cannot be read")
+    result = {}
+    for topic in found.topics:
+        for each in topic.partitions:
+            check(each, f"the offset of {topic.name}-{each.partition_index} cannot be read")
+            if each.committed_offset >= 0:
+                result[topic.name, each.partition_index] = Committed(each.committed_offset, each.metadata or "")
+    return result
