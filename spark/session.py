@@ -163,8 +163,8 @@ def raydp_session(
     _check_listens(address)
     if find_spec("raydp") is None:
         raise SparkUnavailable(
-            "RayDP is not installed here, so Spark cannot run on Ray: pip install 'muster-kafka[spark]' with Python 3.11, "
-            "or run it here with --local"
+            "RayDP is not installed here, so Spark cannot run on Ray: pip install 'muster-kafka[spark]' with Python "
+            "3.11, or run it here with --local"
         )
     if token_path is not None:  # Ray reads both when it connects
         os.environ["RAY_AUTH_MODE"] = "token"

@@ -104,6 +104,8 @@ class EvidenceRules:
         seen = connection.group_of(client_id)
         if seen is not None and seen not in possible:  # it may have fetched a moment before it joined
             possible.update(slot.possible(place, at_ms + LAG_MS, by) & {seen})
+        if seen is not None and seen not in possible and slot.commits(seen, at_ms + LAG_MS, by):
+            possible.add(seen)
         if seen is not None and seen in possible:
             self._identities.same_connection(fetches, place, seen, possible, at_ms)
             return Verdict.of(seen, _member_of(seen, owners, opaque), Evidence.SAME_CONNECTION)

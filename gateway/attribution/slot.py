@@ -125,6 +125,10 @@ class Slot:
         owners = self.owners(*place, at_ms, by)
         return {claim.group for claim in (*owners, *self.opaque(at_ms, by))}
 
+    def commits(self, group: str, at_ms: int, by: Reader = ANYBODY) -> bool:
+        """Whether a client without membership has committed for that group, of any partition or of none."""
+        return any(claim.group == group for claim in self._indexed().simple.holding(at_ms, by))
+
     def absent(self, groups: Iterable[str], observations: Iterable[Observation], by: Reader) -> set[str]:
         """Return the groups that cannot have fetched all of that from beginning to end.
 

@@ -57,6 +57,25 @@ def test_the_next_program_with_its_client_id_is_not_its_group(bench: Bench, says
     assert [(s.group, s.reason) for s in bench.sink.final] == [("s", None), (None, "no_group")]
 
 
+def test_a_commit_of_nothing_on_the_connection_shows_its_group(bench: Bench, says: Coordinator) -> None:
+    """A program that says whom it reads for, and commits nothing itself: at once, for any partition."""
+    named, other = ConnectionState(opened_ms=NOW_MS), ConnectionState(opened_ms=NOW_MS)
+    bench.account.group_request(named, HOST, CLIENT, "s")
+    bench.account.updates(says.commit("s", {}), NOW_MS)
+    read(bench, partition=1, at_ms=NOW_MS + 100, connection=named)
+    assert [(group, evidence) for group, _, evidence, _ in bench.labels()] == [("s", "same_connection")]
+    read(bench, partition=1, at_ms=NOW_MS + 200, connection=other)
+    assert groups(bench) == ["s", None]
+
+
+def test_what_a_connection_says_alone_shows_nothing(bench: Bench) -> None:
+    """Its coordinator may have refused it."""
+    connection = ConnectionState(opened_ms=NOW_MS)
+    bench.account.group_request(connection, HOST, CLIENT, "s")
+    read(bench, connection=connection)
+    assert groups(bench) == [None]
+
+
 def test_simple_consumers_in_turn(bench: Bench, says: Coordinator) -> None:
     for number, group in enumerate("xyx"):
         at_ms = NOW_MS + number * 40_000

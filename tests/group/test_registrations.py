@@ -158,6 +158,16 @@ def test_tools_and_members_are_not_simple_consumers(driver: Driver) -> None:
     assert set(_registered(driver)) == {a}
 
 
+def test_a_commit_of_nothing_says_who_reads_for_the_group(driver: Driver) -> None:
+    """Also beside members, and for a group that there is not."""
+    (a,) = driver.stable()
+    driver.exchange(commit({}), client="reader")
+    assert set(_registered(driver)) == {a, f"{HOST}/reader"}
+    assert _registered(driver)[f"{HOST}/reader"] == set()
+    driver.exchange(commit({}, group="unknown"), client="reader")
+    assert "unknown" not in driver.core.groups
+
+
 def test_deleting_the_group_withdraws_its_simple_consumers(driver: Driver) -> None:
     driver.exchange(commit({("t", 1): 5}), client=None)
     assert set(_registered(driver)) == {HOST}

@@ -59,7 +59,15 @@ _NO_OFFSET = CommittedOffset(NO_OFFSET, commit_timestamp_ms=NO_STATE_TIMESTAMP)
 
 
 def commit(shard: Shard, request: OffsetCommit, context: Context, token: Token) -> None:
-    """Store the offsets; the response waits for the log. Raises ApiError."""
+    """Store the offsets; the response waits for the log. Raises ApiError.
+
+    A commit of nothing stores nothing. Without membership, it says which group the client reads for, also beside
+    members.
+    """
+    if not request.topics and request.generation_id < 0:
+        saw_commit(shard, request.group_id, context, ())
+        shard.reply(token, new_response(((), 0)))
+        return
     group, consumer = shard.groups.get(request.group_id), shard.consumer_group(request.group_id)
     if consumer is not None:
         commits.check(shard, consumer, request, context)

@@ -3,6 +3,9 @@
 Topics and partitions that do not exist are refused here (UNKNOWN_TOPIC_OR_PARTITION, v10 by id:
 UNKNOWN_TOPIC_ID); the rest goes to the group's actor, which gets no request if nothing is left. v10 names
 topics by id (KIP-848); the actor gets names.
+
+A request that names no topic goes there, too: it changes nothing, but says on this connection which group a reader
+without membership reads for (docs/attribution.md).
 """
 
 from __future__ import annotations
@@ -52,11 +55,11 @@ def _by_name(call: Call) -> _Commit | None:
 
 
 def _is_known(call: Call) -> bool:
-    """Whether the request names topics, and of each at least one partition, and all of them exist."""
+    """Whether all that the request names exists, of each topic at least one partition. It may name nothing."""
     commit = _by_name(call)
     if commit is not None:
         return _all_exist(call.gateway.view.topics, commit.topics)
-    return call.header.api_version <= NEWEST_BY_NAME and all_known(call)
+    return call.header.api_version <= NEWEST_BY_NAME and (not call.entity().topics or all_known(call))
 
 
 def _all_exist(existing: Mapping[str, Topic], topics: Sequence[_Topic]) -> bool:
@@ -64,7 +67,7 @@ def _all_exist(existing: Mapping[str, Topic], topics: Sequence[_Topic]) -> bool:
         found = existing.get(topic.name)
         if found is None or not topic.indexes or min(topic.indexes) < 0 or max(topic.indexes) >= found.partitions:
             return False
-    return bool(topics)
+    return True
 
 
 def _group_id(call: Call) -> str:
