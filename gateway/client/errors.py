@@ -85,3 +85,7 @@ class OutputTooLarge(MusterError):
 
 class RecordTooLarge(MusterError):
     """A record is larger than ``max.message.bytes`` of its topic."""
+
+
+class InvalidRunState(MusterError):
+    """The file by which a storage directory's cluster is found is damaged."""

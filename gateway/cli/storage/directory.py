@@ -1,8 +1,7 @@
 """The storage directory: its format, its lock, and the state of the cluster that uses it.
 
-``meta.properties`` contains the format version and the cluster id, as Kafka's file of that name does.
-``run/lock`` is held (flock) by the ``muster up`` that uses the directory and contains its pid and host;
-``run/cluster.json`` tells the other commands where the cluster is.
+``meta.properties`` contains the format version and the cluster id, as Kafka's file of that name does. For the files
+in ``run``, see :mod:`muster.gateway.client.run_state`.
 """
 
 from __future__ import annotations
@@ -10,42 +9,40 @@ from __future__ import annotations
 import base64
 import contextlib
 import fcntl
-import json
 import os
 import socket
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from muster.actors.runtime.files import write_atomically
 from muster.gateway.cli.errors import CliError
+from muster.gateway.client.run_state import (
+    RunState,
+    holder,
+    holder_host,
+    lock_file,
+    read_holder,
+    read_state,
+    remove_state,
+    write_state,
+)
+
+__all__ = [
+    "FORMAT_VERSION",
+    "RunState",
+    "cluster_id",
+    "holder",
+    "holder_host",
+    "locked",
+    "read_state",
+    "remove_state",
+    "unfinished_restore",
+    "write_cluster_id",
+    "write_state",
+]
 
 FORMAT_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunState:
-    """State by which other commands find a running cluster. Its file has mode 600: it names the token's file."""
-
-    pid: int
-    namespace: str
-    ray_address: str
-    ray_token_path: str | None
-    """The file with Ray's authentication token; None for a Ray without one."""
-    ray_temp_dir: str | None
-    bootstrap: tuple[str, ...] = ()
-    """Empty until the cluster serves."""
-    metrics: tuple[str, ...] = ()
-    zookeeper: str = ""
-    cluster_id: str = ""
-    """Id in ``meta.properties``."""
-
-    @property
-    def is_own_ray(self) -> bool:
-        """Whether Ray ends with the ``muster up``; any other Ray keeps the actors if that is killed."""
-        return self.ray_temp_dir is not None
 
 
 def cluster_id(storage: Path) -> str:
@@ -89,11 +86,11 @@ def unfinished_restore(storage: Path) -> Path:
 @contextlib.contextmanager
 def locked(storage: Path) -> Iterator[None]:
     """Lock the directory for this process. Raises CliError naming the holder if another process has it."""
-    with open(storage / "run" / "lock", "a+", opener=_private) as lock:
+    with open(lock_file(storage), "a+", opener=_private) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            pid, host = _read_holder(storage)
+            pid, host = read_holder(storage)
             where = f" on host {host}" if host not in (None, socket.gethostname()) else ""
             raise CliError(
                 f"storage path {storage} is in use by the muster up with pid {pid or 'unknown'}{where}; "
@@ -103,54 +100,6 @@ def locked(storage: Path) -> Iterator[None]:
         lock.write(f"{os.getpid()} {socket.gethostname()}")
         lock.flush()
         yield
-
-
-def holder(storage: Path) -> int | None:
-    """Return the pid of the ``muster up`` that uses the directory now, on :func:`holder_host`; None if there is
-    none."""
-    try:
-        with (storage / "run" / "lock").open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except BlockingIOError:
-        return _read_holder(storage)[0]
-    return None
-
-
-def holder_host(storage: Path) -> str | None:
-    """Name the host of the last ``muster up`` that used the directory, which hosts may share."""
-    return _read_holder(storage)[1]
-
-
-def _read_holder(storage: Path) -> tuple[int | None, str | None]:
-    pid, _, host = (storage / "run" / "lock").read_text(encoding="utf-8").strip().partition(" ")
-    return int(pid) if pid.isdigit() else None, host or None
-
-
-def write_state(storage: Path, state: RunState) -> None:
-    """Write where the cluster is."""
-    write_atomically(_state_file(storage), json.dumps(asdict(state), indent=2) + "\n")
-
-
-def read_state(storage: Path) -> RunState | None:
-    """Return the state that the last ``muster up`` wrote; None if there is none, or if it stopped in order."""
-    try:
-        fields: dict[str, Any] = json.loads(_state_file(storage).read_text(encoding="utf-8"))
-        return RunState(**{**fields, "bootstrap": tuple(fields["bootstrap"]), "metrics": tuple(fields["metrics"])})
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (ValueError, TypeError, KeyError) as error:
-        raise CliError(f"{_state_file(storage)} is damaged ({error}); remove it") from error
-
-
-def remove_state(storage: Path) -> None:
-    """Remove the state once the cluster has stopped."""
-    _state_file(storage).unlink(missing_ok=True)
-
-
-def _state_file(storage: Path) -> Path:
-    return storage / "run" / "cluster.json"
 
 
 def _private(path: str, flags: int) -> int:
