@@ -19,11 +19,11 @@ from muster.gateway.cli.output import counted, print_json, print_table, print_te
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import Commands
 from muster.gateway.client.kafka.requests import EARLIEST, LATEST, check, metadata
+from muster.gateway.client.kafka.topics import CREATE_TOPICS, DESCRIBE_CONFIGS, REQUEST_TIMEOUT_MS, TOPIC, new_topic
 
-_CREATE, _DELETE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = (19, 7), (20, 6), (32, 4), (44, 1)
-_TIMEOUT_MS = 15_000
-_TOPIC, _SET, _RESET = 2, 0, 1
-"""The type of a resource, and what IncrementalAlterConfigs does with a config."""
+_DELETE, _ALTER_CONFIGS = (20, 6), (44, 1)
+_SET, _RESET = 0, 1
+"""Operations of IncrementalAlterConfigs on a config."""
 _DEFAULT = "DEFAULT_CONFIG"
 _SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
@@ -83,15 +83,8 @@ def create(
 ) -> None:
     """Create the topic NAME."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
-    new = {
-        "name": name,
-        "num_partitions": partitions or -1,
-        "replication_factor": -1,
-        "assignments": [],
-        "configs": [{"name": config, "value": value} for config, value in dict(map(_split, configs)).items()],
-    }
-    body = {"topics": [new], "timeout": _TIMEOUT_MS, "validate_only": False}
-    (created,) = client.request(*_CREATE, body, retriable=(), is_repeatable=False).topics
+    body = new_topic(name, partitions or -1, dict(map(_split, configs)))
+    (created,) = client.request(*CREATE_TOPICS, body, retriable=(), is_repeatable=False).topics
     check(created, f"topic {name} cannot be created")
     terminal.line(f"created {name}", err=True)
 
@@ -118,7 +111,7 @@ def alter(
     partitions_of(metadata(client), name)
     entries = [_entry(*_split(text), _SET) for text in configs]
     entries += [_entry(config, None, _RESET) for config in deleted]
-    resource = {"resource_type": _TOPIC, "resource_name": name, "configs": entries}
+    resource = {"resource_type": TOPIC, "resource_name": name, "configs": entries}
     (altered,) = client.request(*_ALTER_CONFIGS, {"resources": [resource], "validate_only": False}).responses
     check(altered, f"topic {name} cannot be altered")
     terminal.line(f"altered {name}", err=True)
@@ -135,7 +128,7 @@ def delete(name: str, bootstrap_server: str | None, directory: Path, address: st
     """Delete the topic NAME and all its data."""
     client = admin(bootstrap_servers(bootstrap_server, directory, address))
     partitions_of(metadata(client), name)
-    body = {"topics": [{"name": name, "topic_id": None}], "timeout": _TIMEOUT_MS}
+    body = {"topics": [{"name": name, "topic_id": None}], "timeout": REQUEST_TIMEOUT_MS}
     (deleted,) = client.request(*_DELETE, body, retriable=(), is_repeatable=False).responses
     check(deleted, f"topic {name} cannot be deleted")
     terminal.line(f"deleted {name}", err=True)
@@ -191,9 +184,9 @@ def _partitions(client: Gateways, name: str) -> list[dict[str, Any]]:
 
 
 def _configs(client: Gateways, name: str) -> list[dict[str, Any]]:
-    resource = {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": None}
+    resource = {"resource_type": TOPIC, "resource_name": name, "configuration_keys": None}
     body = {"resources": [resource], "include_synonyms": False, "include_documentation": False}
-    (found,) = client.request(*_DESCRIBE_CONFIGS, body).results
+    (found,) = client.request(*DESCRIBE_CONFIGS, body).results
     check(found, f"configs of topic {name} cannot be read")
     return [
         {"name": entry.name, "value": entry.value, "source": _SOURCES.get(entry.config_source, "UNKNOWN_CONFIG")}

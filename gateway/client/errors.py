@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
 class MusterError(Exception):
-    """Base class of all errors that Muster's Python API raises on purpose."""
+    """Base class of all errors that Muster's Python API raises on purpose. They pickle."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -14,13 +15,7 @@ class MusterError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle it whatever the arguments of its class are: Ray sends errors from tasks to their caller."""
-        return _restored, (type(self), self.message, self.__dict__)
-
-
-def _restored(kind: type[MusterError], message: str, state: dict[str, Any]) -> MusterError:
-    error = kind.__new__(kind, message)
-    error.__dict__.update(state)
-    return error
+        return rebuilt, (type(self), self.args, self.__dict__)
 
 
 class InvalidClientConfig(MusterError):
@@ -89,3 +84,10 @@ class RecordTooLarge(MusterError):
 
 class InvalidRunState(MusterError):
     """The file by which a storage directory's cluster is found is damaged."""
+
+
+def rebuilt(kind: type[MusterError], arguments: tuple[Any, ...], state: Mapping[str, Any]) -> MusterError:
+    """Return an error of another process, whatever arguments the constructor of its kind takes."""
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(state)
+    return error

@@ -47,6 +47,11 @@ class GatewayUrl(NamedTuple):
         return self.url.strip().rstrip("/").removesuffix(METRICS)
 
 
+def bases(urls: Iterable[str]) -> tuple[str, ...]:
+    """Return the URLs without the path of a request, and without empty ones."""
+    return tuple(base for url in urls if (base := GatewayUrl(url).base))
+
+
 class HttpError(MusterError):
     """Raised if a gateway responds with an error."""
 

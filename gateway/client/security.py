@@ -59,6 +59,21 @@ class Security:
     def uses_tls(self) -> bool:
         return self.protocol in ("SSL", "SASL_SSL")
 
+    def for_librdkafka(self) -> dict[str, str]:
+        """Return the properties of a client of librdkafka. They have the password, and the private key in PEM."""
+        found = {"security.protocol": self.protocol}
+        if self.login is not None:
+            found["sasl.mechanism"] = self.login.mechanism
+            found["sasl.username"], found["sasl.password"] = self.login.user, self.login.password
+        if self.uses_tls:
+            if self.tls.authorities is not None:
+                found["ssl.ca.pem"] = self.tls.authorities
+            if self.tls.keys is not None:
+                found["ssl.certificate.pem"] = pem_of(self.tls.keys.chain).decode()
+                found["ssl.key.pem"] = self.tls.keys.key_pem().decode()
+            found[_CHECKS] = "https" if self.tls.checks_host else "none"
+        return found
+
 
 def read_security(file: Path) -> Security:
     """Read the file. Raises InvalidClientConfig."""

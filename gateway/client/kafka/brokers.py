@@ -63,6 +63,10 @@ class Brokers:
         """The name in messages."""
         return f"broker at {', '.join(host_port(*each) for each in self._addresses)}"
 
+    def at(self, address: str) -> Brokers:
+        """Return a client of the broker at ``HOST:PORT``, with the same login. Close it as well."""
+        return Brokers(address, self._client_id, self._security)
+
     def request(
         self,
         api_key: int,

@@ -75,10 +75,12 @@ def of_topics(names: Sequence[Mapping[str, Any]] | None, *, create: bool = False
     return {"topics": names, "allow_auto_topic_creation": create, "include_topic_authorized_operations": False}
 
 
-def list_offsets(client: Brokers, partitions: Iterable[tuple[str, int]], at: int) -> dict[tuple[str, int], int]:
+def list_offsets(
+    client: Brokers, partitions: Iterable[tuple[str, int]], at: int, *, timeout_s: float | None = None
+) -> dict[tuple[str, int], int]:
     """Return the offset of each topic and partition, negative if no message has the time. Raises MusterError.
 
-    ``at``: ``EARLIEST``, ``LATEST`` or a time in ms.
+    ``at``: ``EARLIEST``, ``LATEST`` or a time in ms. ``timeout_s``: see :meth:`Brokers.request`.
     """
     topics: dict[str, list[dict[str, int]]] = {}
     for topic, index in partitions:
@@ -89,7 +91,7 @@ def list_offsets(client: Brokers, partitions: Iterable[tuple[str, int]], at: int
     named = [{"name": topic, "partitions": wanted} for topic, wanted in topics.items()]
     body = {"replica_id": NO_REPLICA, "isolation_level": READ_UNCOMMITTED, "topics": named}
     found: dict[tuple[str, int], int] = {}
-    for topic in client.request(*LIST_OFFSETS, body).topics:
+    for topic in client.request(*LIST_OFFSETS, body, timeout_s=timeout_s).topics:
         for each in topic.partitions:
             check(each, f"offsets of {topic.name}-{each.partition_index} cannot be read")
             found[topic.name, each.partition_index] = each.offset

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -47,6 +48,10 @@ class Keys:
         return self.key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the unencrypted key, for a client's tasks on other nodes."""
+        return _pem_keys, (self.key_pem(), pem_of(self.chain), None, "a pickled key")
 
 
 def pem_of(certificates: tuple[x509.Certificate, ...]) -> bytes:
