@@ -17,6 +17,7 @@ from muster.actors.controller.nodes import NodeError
 from muster.actors.controller.supervisor import detached
 from muster.actors.reconciler.reconciler import MappingUnknown
 from muster.actors.runtime.errors import last_line
+from muster.actors.runtime.head import head_node_id
 from muster.actors.runtime.process import log_folder
 from muster.actors.runtime.ray import store
 from muster.actors.runtime.settings import HTTP_ADDRESSES, NAMESPACE, ClusterReady, ClusterSettings
@@ -29,8 +30,6 @@ from muster.placement.zookeeper.client import ZooKeeperUnreachable
 _STOP_S = 40.0
 _STATUS_S = 15.0
 _IDENTITY_S = 10.0
-_HEAD = "node:__internal_head__"
-"""A Ray resource that only the head has."""
 
 
 class ClusterError(RuntimeError):
@@ -43,7 +42,8 @@ def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) ->
     Raises ClusterError if one cannot start.
     """
     arguments = (settings, secrets.token_bytes(32), GatewayActor, GatewayStandby)
-    controller = detached(Controller, "controller", settings.namespace, *arguments, node_id=_head())
+    # If any other node is lost, the controller is not.
+    controller = detached(Controller, "controller", settings.namespace, *arguments, node_id=head_node_id())
     try:
         ray.get(controller.start.remote())
         progress("waiting for the log actors and the gateways")
@@ -68,15 +68,6 @@ def _by_listener(settings: ClusterSettings, brokers: list[Broker]) -> dict[str, 
         addresses = [broker.at(listener.name) for broker in brokers]
         found[listener.name] = tuple(host_port(each.host, each.port) for each in addresses)
     return found
-
-
-def _head() -> str | None:
-    """Return the head's node id.
-
-    Without the head there is no Ray, so losing any other node does not lose the controller.
-    """
-    nodes = ray.nodes()  # type: ignore[no-untyped-call]
-    return next((node["NodeID"] for node in nodes if node["Alive"] and _HEAD in node["Resources"]), None)
 
 
 def take_over(settings: ClusterSettings, progress: Callable[[str], None]) -> None:
