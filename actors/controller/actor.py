@@ -117,6 +117,10 @@ class Controller:
         self._starting: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
+    def __repr__(self) -> str:
+        """Return the name, which Ray's dashboard and its lines of logs show."""
+        return "controller"
+
     # -- start -----------------------------------------------------------------------------------------
 
     async def start(self) -> None:

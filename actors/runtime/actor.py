@@ -52,6 +52,10 @@ class Actor:
         without_numpy()
         log_to_file(Path(settings.storage), name, settings.log_format)
 
+    def __repr__(self) -> str:
+        """Return the name, which Ray's dashboard and its lines of logs show."""
+        return self.name
+
     async def start(self) -> Started:
         """Start serving. Repeated calls return the same result."""
         if self._started is None or (self._started.done() and self._started.exception()):
