@@ -1,9 +1,10 @@
-"""Which ``__consumer_offsets`` partition owns a group. This is Kafka's rule, so tools agree with us."""
+"""Kafka's hashes: the partition of ``__consumer_offsets`` that owns a group, and a topic's that a key goes to."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+MURMUR_SEED, MURMUR_FACTOR = 0x9747B28C, 0x5BD1E995
 _INT_MIN = -(2**31)
 _SHORT_CHARS = 64
 _BLOCK_UNITS = 32
@@ -54,3 +55,23 @@ def partition_for(group_id: str, partitions: int) -> int:
 def _short_hash(text: str) -> int:
     """Each request of a group needs it, and it takes 3 us. Only of short texts: clients choose them."""
     return java_string_hash(text)
+
+
+def partition_of(key: bytes, count: int) -> int:
+    """Return the partition of a key: that of Kafka's own producer (``BuiltInPartitioner.partitionForKey``)."""
+    return (_murmur2(key) & 0x7FFFFFFF) % count
+
+
+def _murmur2(data: bytes) -> int:
+    """Return MurmurHash2 of 32 bits, with Kafka's seed (``Utils.murmur2``)."""
+    factor, mask = MURMUR_FACTOR, 0xFFFFFFFF
+    value = MURMUR_SEED ^ len(data)
+    whole = len(data) & ~3
+    for at in range(0, whole, 4):
+        word = int.from_bytes(data[at : at + 4], "little") * factor & mask
+        word = (word ^ word >> 24) * factor & mask
+        value = value * factor & mask ^ word
+    if rest := data[whole:]:
+        value = (value ^ int.from_bytes(rest, "little")) * factor & mask
+    value = (value ^ value >> 13) * factor & mask
+    return value ^ value >> 15

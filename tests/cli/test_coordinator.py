@@ -25,7 +25,7 @@ from muster.gateway.cli import messages
 from muster.gateway.cli.client import cluster, reader
 from muster.gateway.cli.client import gateways as client_gateways
 from muster.gateway.cli.client.gateways import Coordinator, Gateways
-from muster.gateway.cli.client.producer import Producer, partition_of
+from muster.gateway.cli.client.producer import Producer
 from muster.gateway.cli.groups import offsets
 from muster.gateway.cli.groups.commands import groups
 from muster.gateway.cli.storage import directory as storage
@@ -33,6 +33,7 @@ from muster.gateway.client.errors import MusterError
 from muster.gateway.client.kafka import brokers
 from muster.gateway.client.kafka import requests as kafka_requests
 from muster.gateway.client.security import ClientTls, Login, Security
+from muster.placement.hashing import partition_of
 from tests.cli.runner import runner
 
 FIND, DELETE, METADATA = 10, 42, 3

@@ -11,15 +11,33 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from tests.house.test_layers import ROOT, imported
+from tests.house.test_layers import ROOT, imported, imports_between, modules
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-OURS = {"actors", "gateway", "placement", "spark", "muster", "examples", "benchmarks", "tests", "pytest_muster"}
+OURS = {
+    "actors",
+    "gateway",
+    "placement",
+    "spark",
+    "muster",
+    "data",
+    "pool",
+    "serve",
+    "examples",
+    "benchmarks",
+    "tests",
+    "pytest_muster",
+}
 FOR_CHECKERS = {"_typeshed"}
 """Modules that only type checkers have."""
-ELSEWHERE = ROOT / "tests/conformance/quix"
-"""A program in an environment of its own."""
+_OF_EXTRAS = {
+    "data": ("actors/log/format/arrow", "gateway/client/data"),
+    "spark": ("spark",),
+}
+"""Parts that only an extra can use."""
+APART = (ROOT / "tests/conformance/quix", *(ROOT / folder for each in _OF_EXTRAS.values() for folder in each))
+"""A program in an environment of its own, and those parts."""
 
 
 def normal(name: str) -> str:
@@ -30,28 +48,41 @@ def normal(name: str) -> str:
 @pytest.mark.parametrize(
     ("folders", "extras"),
     [
-        (("actors", "gateway", "muster", "placement", "spark"), ("data", "serve", "spark")),
+        (("actors", "gateway", "muster", "placement"), ()),
+        *((folders, (extra,)) for extra, folders in _OF_EXTRAS.items()),
         (("examples/demo",), ("demo",)),
         (("benchmarks", "examples", "tests"), ("data", "demo", "dev", "serve", "spark")),
     ],
-    ids=["product", "demo", "checkout"],
+    ids=["product", *_OF_EXTRAS, "demo", "checkout"],
 )
 def test_imports_are_declared(folders: tuple[str, ...], extras: tuple[str, ...]) -> None:
     """One distribution is enough for a package that several share, such as ``opentelemetry``."""
     texts = [*PROJECT["dependencies"], *(text for extra in extras for text in EXTRAS[extra])]
     declared = {normal(Requirement(text).name) for text in texts}
     providers = packages_distributions()
-    files = [file for folder in folders for file in sorted((ROOT / folder).rglob("*.py"))]
+    tops = [ROOT / folder for folder in folders]
+    files = [file for top in tops for file in sorted(top.rglob("*.py")) if not {*APART} & {*file.parents} - {top}]
     assert files
     undeclared = [
         f"{file.relative_to(ROOT)}:{line} imports {name}"
         for file in files
-        if ELSEWHERE not in file.parents
         for name, line in imported(file)
         if name not in sys.stdlib_module_names | OURS | FOR_CHECKERS
         if not declared & {normal(provider) for provider in providers.get(name, ())}
     ]
     assert not undeclared
+
+
+def test_actors_do_not_import_what_only_an_extra_can_use() -> None:
+    """Actors load no numpy (see ``actors/tables/arrow.py``)."""
+    arrow = "muster.actors.log.format.arrow"
+    importers = {
+        name
+        for name, others in imports_between(modules()).items()
+        if name.startswith("muster.actors.") and any(other.startswith(arrow) for other in others)
+    }
+    assert importers
+    assert not {name for name in importers if not name.startswith(arrow)}
 
 
 def test_declared_packages_have_both_bounds() -> None:

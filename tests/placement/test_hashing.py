@@ -1,10 +1,10 @@
-"""Java's string hash and Kafka's choice of the offsets partition, compared with values computed by a JVM."""
+"""Kafka's hashes, compared with values computed by a JVM."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.placement.hashing import java_string_hash, partition_for
+from muster.placement.hashing import java_string_hash, partition_for, partition_of
 
 # group id, String.hashCode, partition of 50, partition of 3
 JVM_VECTORS = [
@@ -66,3 +66,21 @@ def test_a_lone_surrogate_hashes_as_its_code_unit() -> None:
 def test_no_partitions_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least one partition"):
         partition_for("g", 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "murmur2"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (bytes([12, 42, 56, 24, 109, 111]), 274204207),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_partitions_of_keys(key: bytes, murmur2: int) -> None:
+    """Apache Kafka, UtilsTest.testMurmur2."""
+    assert partition_of(key, 1 << 31) == murmur2 & 0x7FFFFFFF
+    assert partition_of(key, 7) == (murmur2 & 0x7FFFFFFF) % 7

@@ -34,6 +34,9 @@ LENGTH_OVERHEAD = 12
 """Bytes of a batch that its ``length`` does not include."""
 MAGIC = 2
 """The version of the format."""
+MAGIC_AT = 16
+CRC_FROM = 21
+"""First byte that the CRC covers: the attributes."""
 NO_PRODUCER = -1
 MAX_BATCH_RECORDS = 1_000_000
 """Kafka has no limit; but records that compress well would keep the event loop, and the cleaner's memory, busy."""
@@ -42,9 +45,8 @@ NO_TIMESTAMP = -1
 MAX_SEQUENCE = 0x7FFFFFFF
 
 _EPOCH_AT = 12
-_MAGIC_AT = 16
 _CRC_AT = 17
-_ATTRIBUTES_AT = 21
+_ATTRIBUTES_AT = CRC_FROM
 _MAX_TIMESTAMP_AT = 35
 CODEC_MASK = 0x07
 HAS_LOG_APPEND_TIME = 0x08
@@ -177,7 +179,7 @@ def check_client_batch(records: Buffer, max_message_bytes: int) -> BatchHeader:
     size = len(records)
     if not size:
         raise InvalidRecord("produce requests have exactly one record batch per partition, this one has none")
-    if size <= _MAGIC_AT or records[_MAGIC_AT] != MAGIC:
+    if size <= MAGIC_AT or records[MAGIC_AT] != MAGIC:
         raise _other_format(records)
     header = read_header(records)
     batch_bytes = header.length + LENGTH_OVERHEAD
@@ -194,9 +196,9 @@ def check_client_batch(records: Buffer, max_message_bytes: int) -> BatchHeader:
 
 
 def _other_format(records: Buffer) -> InvalidRecord | CorruptMessage:
-    if len(records) <= _MAGIC_AT:
+    if len(records) <= MAGIC_AT:
         return CorruptMessage(f"{len(records)} bytes are too few for a record batch header")
-    magic = records[_MAGIC_AT]
+    magic = records[MAGIC_AT]
     if magic < MAGIC:
         return InvalidRecord(f"message format {magic}, only {MAGIC} is stored")
     return CorruptMessage(f"message format {magic} does not exist")

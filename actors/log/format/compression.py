@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import cramjam
 
-from muster.actors.log.errors import CorruptMessage, UnsupportedCompression
+from muster.actors.log.errors import CorruptMessage, LogError, UnsupportedCompression
 from muster.actors.wire.kafka.framing import Buffer
 
 NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = CODECS = range(5)
@@ -60,16 +60,41 @@ def decompress(codec: int, payload: Buffer, limit_bytes: int | None = None) -> b
     limit_bytes = MAX_RECORDS_BYTES if limit_bytes is None else limit_bytes
     try:
         return _DECOMPRESS[codec](payload, limit_bytes)
-    except KeyError:
-        raise UnsupportedCompression(f"compression codec {codec} does not exist") from None
-    except cramjam.DecompressionError as error:
-        if _NO_ROOM in str(error):
-            raise DecompressedTooLarge(f"more than {limit_bytes} bytes when decompressed") from error
-        raise CorruptMessage(f"records cannot be decompressed: {error}") from error
+    except (KeyError, cramjam.DecompressionError) as error:
+        raise _typed(error, codec, limit_bytes) from error
+
+
+def decompress_into(room: memoryview, codec: int, payload: memoryview) -> int:
+    """Decompress the records to the beginning of ``room``. Returns the number of their bytes.
+
+    The errors of ``decompress``. The limit is the room, also of what is not compressed.
+    """
+    content: Buffer = payload
+    if codec != NO_COMPRESSION:
+        try:
+            if codec in _DECOMPRESS_INTO:
+                return _DECOMPRESS_INTO[codec](payload, room)
+            content = _DECOMPRESS[codec](payload, len(room))
+        except (KeyError, cramjam.DecompressionError) as error:
+            raise _typed(error, codec, len(room)) from error
+    if len(content) > len(room):
+        raise DecompressedTooLarge(f"{len(content)} bytes of records, the limit is {len(room)}")
+    room[: len(content)] = content
+    return len(content)
+
+
+def _typed(error: Exception, codec: int, limit_bytes: int) -> LogError:
+    if isinstance(error, KeyError):
+        return UnsupportedCompression(f"compression codec {codec} does not exist")
+    if _NO_ROOM in str(error):
+        return DecompressedTooLarge(f"more than {limit_bytes} bytes when decompressed")
+    return CorruptMessage(f"records cannot be decompressed: {error}")
 
 
 _Decompress = Callable[[Buffer, int], bytes]
 """From the payload and the limit in bytes."""
+_DecompressInto = Callable[[Buffer, memoryview | mmap.mmap | bytearray], int]
+"""From the payload and the room, to the number of bytes in it."""
 
 
 class _Kept(threading.local):
@@ -82,12 +107,12 @@ class _Kept(threading.local):
 _kept = _Kept()
 
 
-def _into_memory(decompress_into: Callable[[Buffer, mmap.mmap | bytearray], int]) -> _Decompress:
+def _into_memory(into: _DecompressInto) -> _Decompress:
     def run(payload: Buffer, limit_bytes: int) -> bytes:
         if limit_bytes == AT_ONCE_BYTES:
-            return bytes(memoryview(_kept.room)[: decompress_into(payload, _kept.room)])
+            return bytes(memoryview(_kept.room)[: into(payload, _kept.room)])
         with mmap.mmap(-1, limit_bytes) as room:  # only pages that are written take memory
-            return room[: decompress_into(payload, room)]
+            return room[: into(payload, room)]
 
     return run
 
@@ -142,12 +167,15 @@ def _to_lz4(payload: bytes, level: int | None) -> bytes:
     return bytes(compressor.finish())
 
 
+_DECOMPRESS_INTO: dict[int, _DecompressInto] = {
+    GZIP: cramjam.gzip.decompress_into,
+    LZ4: cramjam.lz4.decompress_into,
+    ZSTD: cramjam.zstd.decompress_into,
+}
 _DECOMPRESS: dict[int, _Decompress] = {
     NO_COMPRESSION: _plain,
-    GZIP: _into_memory(cramjam.gzip.decompress_into),
     SNAPPY: _snappy,
-    LZ4: _into_memory(cramjam.lz4.decompress_into),
-    ZSTD: _into_memory(cramjam.zstd.decompress_into),
+    **{codec: _into_memory(into) for codec, into in _DECOMPRESS_INTO.items()},
 }
 _COMPRESS: dict[int, Callable[[bytes, int | None], bytes]] = {
     NO_COMPRESSION: lambda payload, _: bytes(payload),

@@ -12,6 +12,7 @@ from muster.actors.log.format.records import Headers, build_batch
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli.client.gateways import RETRIABLE, Gateways, NoResponse
 from muster.gateway.client.kafka.requests import Refused, count_partitions, text_of
+from muster.placement.hashing import partition_of
 
 PRODUCE = (0, 9)
 _ALL = -1
@@ -94,23 +95,3 @@ class Producer:
         body = {"transactional_id": None, "acks": _ALL, "timeout": _ACKNOWLEDGE_MS, "topic_data": topics}
         response = self._client.request(*PRODUCE, body, retriable=(), timeout_s=_SEND_S)
         return (each for topic in response.responses for each in topic.partition_responses)
-
-
-def partition_of(key: bytes, count: int) -> int:
-    """Return the partition of a key: that of Kafka's own producer (``BuiltInPartitioner.partitionForKey``)."""
-    return (_murmur2(key) & 0x7FFFFFFF) % count
-
-
-def _murmur2(data: bytes) -> int:
-    """Return MurmurHash2 of 32 bits, with the seed of Kafka (``Utils.murmur2``)."""
-    factor, mask = 0x5BD1E995, 0xFFFFFFFF
-    value = 0x9747B28C ^ len(data)
-    whole = len(data) & ~3
-    for at in range(0, whole, 4):
-        word = int.from_bytes(data[at : at + 4], "little") * factor & mask
-        word = (word ^ word >> 24) * factor & mask
-        value = value * factor & mask ^ word
-    if rest := data[whole:]:
-        value = (value ^ int.from_bytes(rest, "little")) * factor & mask
-    value = (value ^ value >> 13) * factor & mask
-    return value ^ value >> 15
