@@ -24,6 +24,7 @@ help:
 	@echo "make bench-compare A=FILE B=FILE   two runs of make bench beside each other"
 	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator, consumer groups, copies of its actor, and the transaction coordinator, against any history; a bad one is printed with its command"
 	@echo "make chaos SEED=1 MINUTES=3   real clients under random faults, checked; a bad run keeps its journals"
+	@echo "make chaos PLAN=batches ROUNDS=20   muster.data.batches while its drivers, workers and coordinators are killed"
 	@echo "make fuzz SEED=1 FRAMES=1000000   hostile clients, frames from the schemas; more by FUZZ=\"--minutes 5\""
 	@echo "make lint    style, layers, commit subjects, types"
 	@echo "make dependencies   known vulnerabilities and licences of what is installed; build/sbom.json"
@@ -102,8 +103,10 @@ simulate: setup
 
 SEED ?= 1
 MINUTES ?= 3
+PLAN ?=
+ROUNDS ?= 20
 chaos: setup
-	$(PYTHON) -m tests.chaos --seed $(SEED) --minutes $(MINUTES)
+	$(PYTHON) -m tests.chaos $(if $(PLAN),$(PLAN) --seed $(SEED) --rounds $(ROUNDS),--seed $(SEED) --minutes $(MINUTES))
 
 FRAMES ?= 1000000
 fuzz: setup

@@ -18,6 +18,7 @@ _COMMANDS = {
     "mapping": "mapping:main",
     "attribution": "attribution.__main__:main",
     "path": "path.command:main",
+    "arrow": "arrow:main",
     "ray": "ray_internals:main",
     "fetch-cost": "fetching.cost:main",
     "fetch-sessions": "fetching.sessions:main",

@@ -3,6 +3,7 @@
 Public, and kept from release to release:
 
 * :mod:`muster`: ``run``, ``start`` and ``connect``, which give a ``Cluster``; ``MusterError`` and its kinds;
+* :mod:`muster.data`: topics as Ray Datasets, read for a group and written exactly once;
 * :mod:`muster.faults`: faults and plans of faults, to build or check one in Python;
 * :mod:`muster.tables`: tables for analysis, read by pyarrow;
 * :mod:`muster.spark.tables` and :mod:`muster.spark.streaming.stream`: the same by Spark;
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from muster.gateway.client.cluster import Cluster
     from muster.gateway.client.errors import (
         AlreadyRunning,
+        CorruptRecords,
+        Fenced,
+        GroupHasMembers,
         InvalidClientConfig,
         InvalidRunState,
         LoginFailed,
@@ -30,6 +34,9 @@ if TYPE_CHECKING:
         NoResponse,
         NotRunning,
         NotStarted,
+        OffsetOutOfRange,
+        OutputTooLarge,
+        RecordTooLarge,
         TopicDiffers,
         UnknownGroup,
         UnknownTopic,
@@ -43,6 +50,9 @@ if TYPE_CHECKING:
 __all__ = [
     "AlreadyRunning",
     "Cluster",
+    "CorruptRecords",
+    "Fenced",
+    "GroupHasMembers",
     "InvalidClientConfig",
     "InvalidRunState",
     "Lag",
@@ -51,7 +61,10 @@ __all__ = [
     "NoResponse",
     "NotRunning",
     "NotStarted",
+    "OffsetOutOfRange",
+    "OutputTooLarge",
     "PartitionLag",
+    "RecordTooLarge",
     "Refused",
     "TopicDiffers",
     "UnknownGroup",
@@ -63,6 +76,7 @@ __all__ = [
 
 PUBLIC = (
     "muster",
+    "muster.data",
     "muster.faults",
     "muster.placement",
     "muster.spark.streaming.stream",

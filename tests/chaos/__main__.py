@@ -1,5 +1,5 @@
 """``python -m tests.chaos --seed S --minutes M``: real clients under random faults. ``... check DIR``: its journals
-again.
+again. ``... batches --rounds N``: ``muster.data.batches`` while its processes are killed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from tests.chaos import plan
+from tests.chaos import batches, plan
 from tests.chaos.checker import check
 from tests.chaos.cluster import ROOT
 from tests.chaos.history import read_history
@@ -57,6 +57,23 @@ def main(
 def check_again(directory: Path) -> None:
     """Check the journals of a run that is over."""
     sys.exit(0 if _report(directory, 0) else 1)
+
+
+@main.command("batches")
+@click.option("--seed", default=1, show_default=True, help="Which kills.")
+@click.option("--rounds", default=20, show_default=True, help="How many of them.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Where storage and logs go, and stay.")
+def run_batches(seed: int, rounds: int, folder: Path | None) -> None:
+    """Copy a topic exactly once while drivers, workers and coordinators are killed. Exit code 1 if it is not."""
+    place = folder or Path(tempfile.mkdtemp(prefix="muster-chaos-"))
+    place.mkdir(parents=True, exist_ok=True)
+    outcome = batches.run(seed, rounds, place, lambda text: click.echo(f"chaos: {text}", err=True))
+    click.echo(str(outcome))
+    if not outcome.is_right:
+        click.echo(f"chaos: again: make chaos PLAN=batches SEED={seed} ROUNDS={rounds}; logs are in {place}")
+        sys.exit(1)
+    if folder is None:
+        shutil.rmtree(place)
 
 
 def _report(folder: Path, minutes: float) -> bool:

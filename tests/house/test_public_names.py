@@ -15,7 +15,7 @@ from tests.house.test_layers import ROOT
 def test_public_modules_and_their_names_are_documented(module: str) -> None:
     public = importlib.import_module(module)
     assert public.__doc__
-    assert public.__all__ == sorted(public.__all__)
+    assert public.__all__ == sorted(public.__all__, key=lambda name: (not name.isupper(), name)), "constants first"
     for name in public.__all__:
         value = getattr(public, name)
         assert not callable(value) or value.__doc__, f"{module}.{name}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.client.kafka.brokers import RETRIABLE, Brokers
@@ -56,18 +56,13 @@ def stable_offsets(leaders: Leaders, partitions: Iterable[TopicPartition], at: i
     return leaders.of_each(partitions, request)
 
 
-def of_group(group: str, topics: Iterable[tuple[str, list[int]]] | None, *, stable: bool) -> dict[str, Any]:
-    """Return the body of OffsetFetch; ``topics`` None: all that the group has committed of."""
-    named = None if topics is None else [{"name": name, "partition_indexes": indexes} for name, indexes in topics]
-    return {"groups": [{"group_id": group, "topics": named}], "require_stable": stable}
-
-
 def committed(coordinator: Brokers, group: str) -> dict[TopicPartition, Committed]:
     """Return what the group has committed of every partition. Raises Refused or NoResponse.
 
     It waits for transactions with offsets of the group to end (KIP-447).
     """
-    response = coordinator.request(*OFFSET_FETCH, of_group(group, None, stable=True), retriable=UNSTABLE)
+    body = {"groups": [{"group_id": group, "topics": None}], "require_stable": True}
+    response = coordinator.request(*OFFSET_FETCH, body, retriable=UNSTABLE)
     (found,) = response.groups
     check(found, f"offsets of group {group} cannot be read")
     result = {}

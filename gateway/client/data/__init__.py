@@ -1,0 +1,1 @@
+"""Topics as Ray Datasets: what ``muster.data`` is made of."""

@@ -1,0 +1,200 @@
+"""Batches of a group: read, worked on, and committed in one transaction with their output.
+
+A batch that was begun and not committed is the same when it is begun again, by whatever driver: its number and its
+ranges are stored in the group before it is read (:mod:`muster.gateway.client.data.plan`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Self
+
+from muster.actors.wire.kafka.codec import ErrorCode
+from muster.gateway.client.data.fetching import client_id
+from muster.gateway.client.data.plan import done, planned, read_plan
+from muster.gateway.client.data.ranges import Range, between, cut
+from muster.gateway.client.errors import GroupHasMembers
+from muster.gateway.client.kafka.leaders import Leaders, TopicPartition
+from muster.gateway.client.kafka.offsets import Committed, committed, stable_offsets
+from muster.gateway.client.kafka.requests import EARLIEST, LATEST
+from muster.gateway.client.kafka.transaction import TransactionalProducer
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+    from muster.gateway.client.cluster import Cluster
+
+_DESCRIBE_GROUPS, _DESCRIBE_CONSUMER_GROUPS = (15, 5), (69, 0)
+_POLL_S = 0.2
+_MAX_NAMED = 5
+
+
+class Batch:
+    """Records of one batch of a group. In a ``with`` block, it is committed at the end of the block."""
+
+    def __init__(self, driver: Driver, number: int, ranges: tuple[Range, ...], rows_per_task: int) -> None:
+        self._driver, self._rows_per_task = driver, rows_per_task
+        self._output: dict[TopicPartition, list[bytearray]] = {}
+        self._output_bytes = 0
+        self._dataset: Dataset | None = None
+        self.id = number
+        """Its number in the group: the next one's is higher, and that of a batch that is begun again is the same."""
+        self.ranges = ranges
+        """What it reads, by topic and partition; empty if there was nothing to read."""
+        self.is_committed = False
+
+    @property
+    def dataset(self) -> Dataset:
+        """Its records, with the columns of ``muster.data.SCHEMA``. It can be executed again."""
+        if self._dataset is None:
+            from muster.gateway.client.data.datasource import dataset_of
+
+            self._dataset = dataset_of(self._driver.cluster, self._driver.group, self.ranges, None, self._rows_per_task)
+        return self._dataset
+
+    def write(
+        self,
+        dataset: Dataset,
+        topic: str,
+        *,
+        key: str | None = "key",
+        value: str = "value",
+        headers: str | None = None,
+        partition: str | None = None,
+    ) -> int:
+        """Prepare the rows now, in tasks; they are sent in the transaction that commits the batch.
+
+        The columns ``key`` and ``value`` have bytes or strings; ``headers`` maps strings to bytes; ``partition`` has
+        numbers. Without ``partition``, a key's is that of Kafka's Java client (murmur2), and records without a key go
+        together to any. Rows keep their order. Returns the number of records. Raises OutputTooLarge if the output of
+        the batch is larger than ``max_bytes``, UnknownTopic, TypeError or ValueError for columns, NoResponse.
+        """
+        from muster.gateway.client.data.datasink import Columns
+        from muster.gateway.client.data.writing import add_to, prepare, target_of
+
+        self._check_open()
+        driver = self._driver
+        target = target_of(driver.cluster, topic, Columns(key, value, headers, partition), driver.client_id)
+        prepared = prepare(dataset, target, driver.max_bytes - self._output_bytes)
+        add_to(self._output, topic, prepared)
+        self._output_bytes += sum(each.size_bytes for each in prepared)
+        return sum(each.records for each in prepared)
+
+    def commit(self) -> None:
+        """Send the output and commit the ends of the ranges, in one transaction.
+
+        Raises Fenced, GroupHasMembers, RecordTooLarge, Refused or NoResponse: then it is not committed, or, after
+        NoResponse, perhaps. To begin again tells.
+        """
+        self._check_open()
+        if self.ranges or self._output:
+            self._driver.check_alone()
+            self._driver.producer.transact(self._output, self._driver.group, done(self.id, self.ranges))
+        self.is_committed = True
+        self._output.clear()
+
+    def _check_open(self) -> None:
+        if self.is_committed:
+            raise ValueError(f"batch {self.id} is committed")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None and not self.is_committed:
+                self.commit()
+        finally:
+            self._driver.close()
+
+    def __repr__(self) -> str:
+        return f"Batch(id={self.id}, ranges={list(self.ranges)})"
+
+
+class Driver:
+    """One that makes batches of a group. Older ones of the group are fenced from its beginning on."""
+
+    def __init__(
+        self, cluster: Cluster, topics: Sequence[str], group: str, max_records: int, max_bytes: int, rows_per_task: int
+    ) -> None:
+        """Raise GroupHasMembers, UnknownTopic, Refused or NoResponse."""
+        self.cluster, self.group, self.max_bytes = cluster, group, max_bytes
+        self.client_id = client_id(group)
+        self._topics, self._max_records, self._rows_per_task = topics, max_records, rows_per_task
+        self.producer = TransactionalProducer(cluster, f"muster-data-{group}", self.client_id)
+        self._leaders = Leaders(cluster, self.client_id)
+        try:
+            self.check_alone()
+            self.producer.begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def next(self, wait_s: float) -> Batch:
+        """Return the next batch, or that which was begun; without ranges if nothing came within ``wait_s``."""
+        until_s = time.monotonic() + wait_s
+        while True:
+            with self.cluster.coordinator(self.group, self.client_id) as coordinator:
+                offsets = committed(coordinator, self.group)
+            number, ranges = read_plan(offsets)
+            if not ranges and (ranges := cut(self._unread(offsets), self._max_records)):
+                self.producer.transact({}, self.group, planned(number, ranges))
+            if ranges or time.monotonic() >= until_s:
+                return Batch(self, number, ranges, self._rows_per_task)
+            time.sleep(min(_POLL_S, wait_s))
+
+    def is_full(self, batch: Batch) -> bool:
+        """Whether the batch has as many records as it may: there may be more."""
+        return sum(each.offsets for each in batch.ranges) >= self._max_records
+
+    def _unread(self, offsets: dict[TopicPartition, Committed]) -> tuple[Range, ...]:
+        self._leaders.forget(self._topics)  # partitions may have been added
+        partitions = [(topic, index) for topic in self._topics for index in self._leaders.partitions(topic)]
+        starts = stable_offsets(self._leaders, partitions, EARLIEST)
+        ends = stable_offsets(self._leaders, partitions, LATEST)
+        return between(
+            {each: max(offsets[each].offset, low) if each in offsets else low for each, low in starts.items()}, ends
+        )
+
+    def check_alone(self) -> None:
+        """Raise GroupHasMembers: a commit in a transaction is not refused beside members (KIP-447)."""
+        members = _members(self.cluster, self.group, self.client_id)
+        if members:
+            named = ", ".join(members[:_MAX_NAMED]) + (", ..." if len(members) > _MAX_NAMED else "")
+            raise GroupHasMembers(f"group {self.group} has members ({named}); stop them, or use another group")
+
+    def close(self) -> None:
+        self.producer.close()
+        self._leaders.close()
+
+
+def _members(cluster: Cluster, group: str, client_id: str) -> list[str]:
+    """Return the client ids of the group's members, of either protocol."""
+    with cluster.coordinator(group, client_id) as coordinator:
+        body = {"groups": [group], "include_authorized_operations": False}
+        (found,) = coordinator.request(*_DESCRIBE_GROUPS, body).groups
+        if not found.members:
+            body = {"group_ids": [group], "include_authorized_operations": False}
+            (found,) = coordinator.request(*_DESCRIBE_CONSUMER_GROUPS, body).groups
+            if found.error_code is not ErrorCode.none:  # another protocol's, or none
+                return []
+    return sorted(each.client_id for each in found.members)
+
+
+def each_batch(driver: Driver, every_s: float, until: Callable[[Batch], bool] | None) -> Iterator[Batch]:
+    """Yield batches, ``every_s`` seconds apart or at once after a full one; each is committed when the next is asked
+    for. It ends at the first for which ``until`` is true, without it."""
+    try:
+        while True:
+            began_s = time.monotonic()
+            batch = driver.next(0)
+            if until is not None and until(batch):
+                return
+            yield batch
+            if not batch.is_committed:
+                batch.commit()
+            if not driver.is_full(batch):
+                time.sleep(max(0.0, began_s + every_s - time.monotonic()))
+    finally:
+        driver.close()
