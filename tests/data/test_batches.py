@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
-from confluent_kafka import Consumer
 
 from muster.gateway.client.cluster import Cluster
 from muster.gateway.client.errors import Fenced, GroupHasMembers, OutputTooLarge, RecordTooLarge, UnknownTopic
 from tests.data.copying import STEPS, copy
 from tests.data.driver import Driver, DriverKilled
+from tests.data.members import join, leave
 from tests.data.topics import consume, fetched_bytes, produce
-from tests.muster_process import Muster, eventually
+from tests.muster_process import Muster
 
 pytestmark = pytest.mark.ring(name="ray")
 
@@ -138,23 +138,6 @@ def test_a_member_that_joins_before_the_commit(
         driver.run(joined_in_the_middle)
     driver.run(leave)
     assert values_of(bootstrap, target) == []
-
-
-def join(bootstrap: str, group: str, topic: str, protocol: str = "classic") -> None:
-    """Make a member that has partitions, until this process leaves."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": group, "client.id": "somebody", "group.protocol": protocol}
-    member = Consumer(settings)
-    _members.append(member)
-    member.subscribe([topic])
-    eventually(lambda: member.poll(0.1) or member.assignment(), bool, "the member has partitions")
-
-
-def leave() -> None:
-    while _members:
-        _members.pop().close()
-
-
-_members: list[Consumer] = []
 
 
 def test_nothing_to_read(
