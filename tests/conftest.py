@@ -24,11 +24,11 @@ settings.register_profile("muster", settings(), deadline=None, suppress_health_c
 settings.load_profile("muster")  # a machine that is busy with other tests is slow
 
 
-_SHARING = ("cluster", "data", "nodes", "paths")
+_SHARING = ("cluster", "data", "nodes", "paths", "ray")
 """Folders whose tests share something slow to start: a Muster, several Ray nodes."""
 
 
-_LONG = ("paths", "nodes", "cluster", "data", "restart", "chaos", "cli", "spark")
+_LONG = ("paths", "nodes", "cluster", "data", "ray", "restart", "chaos", "cli", "spark")
 """Folders whose tests start first, so that no worker runs them alone at the end."""
 
 
