@@ -130,9 +130,7 @@ def _reached(cluster: Cluster) -> Cluster:
     """Return the cluster, of which a broker responds. Raises NoResponse, LoginFailed."""
     with Brokers(cluster.bootstrap, _CLIENT_ID, cluster.security) as client:
         try:
-            client.request(
-                *METADATA, of_topics([]), timeout_s=0, each_s=max(_MIN_EACH_S, _REACH_S / client.count)
-            )
+            client.request(*METADATA, of_topics([]), timeout_s=0, each_s=max(_MIN_EACH_S, _REACH_S / client.count))
         except NoResponse as error:
             raise NoResponse(client.name, error.why, hint=_REMEDY) from error
     return cluster

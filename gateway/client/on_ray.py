@@ -84,8 +84,13 @@ def call(address: str, function: str, request: Mapping[str, Any]) -> dict[str, A
         raise NoResponse("process for Ray", last_line(Exception(done.stderr)), "failed") from None
     if "error" in response:
         kind, message = response["error"]
-        raise errors.rebuilt(getattr(errors, kind), (message,), {"message": message})
+        raise error_of(kind, message)
     return dict(response["found"])
+
+
+def error_of(kind: str, message: str) -> MusterError:
+    """Return an error of another process, by the name of its class."""
+    return errors.rebuilt(getattr(errors, kind, MusterError), (message,), {"message": message})
 
 
 def stop(address: str, timeout_s: float, *, is_required: bool) -> None:
@@ -113,8 +118,10 @@ def _no_ray(address: str, why: str) -> NoResponse:
 def _carry_out(address: str, function: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
     import ray
 
+    # Ray Client takes no class of ours.
+    options: dict[str, Any] = {} if "://" in address else {"job_config": job_config()}
     try:
-        ray.init(address=address, job_config=job_config(), log_to_driver=False, configure_logging=False)
+        ray.init(address=address, log_to_driver=False, configure_logging=False, **options)
     except Exception as error:  # of many kinds
         raise _no_ray(address, first_line(error)) from error
     try:

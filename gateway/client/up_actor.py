@@ -24,10 +24,9 @@ from muster.actors.runtime.files import write_atomically
 from muster.actors.runtime.head import head_node_id
 from muster.actors.runtime.ray.imports import environment_to_import
 from muster.actors.runtime.settings import NAMESPACE
-from muster.gateway.client import errors
 from muster.gateway.client.errors import AlreadyRunning, MusterError, NoResponse, NotRunning, NotStarted
 from muster.gateway.client.http import bases
-from muster.gateway.client.on_ray import without_ray
+from muster.gateway.client.on_ray import error_of, without_ray
 from muster.gateway.client.process import DOWN, MusterUp, Ready, await_release
 from muster.gateway.client.run_state import holder, read_state
 
@@ -173,7 +172,7 @@ def start(
             if _is_serving(response):
                 return response
         if kind == AlreadyRunning.__name__ or (kind and existing is None):
-            raise errors.rebuilt(getattr(errors, kind), (message,), {"message": message})
+            raise error_of(kind, message)
 
 
 def stop(timeout_s: float, is_required: bool) -> dict[str, Any]:

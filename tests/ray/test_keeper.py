@@ -66,7 +66,8 @@ class Kept(NamedTuple):
 
 
 @pytest.fixture
-def notes(tmp_path: Path) -> Path:
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # where a keeper that is killed leaves its directory
     return tmp_path / "notes.json"
 
 
@@ -135,25 +136,28 @@ print(child, flush=True)
 
 
 def test_a_forked_process_does_not_end_it(notes: Path) -> None:
+    """Neither at the end of its copy of the block, nor at its own, nor on request."""
     forks = """
-from muster.gateway.client.errors import NotRunning
 from muster.gateway.client.cluster import Cluster
+from muster.gateway.client.errors import NotRunning
 with Cluster("127.0.0.1:1", starter=up):
     child = os.fork()
-    if child == 0:
+    if child:
+        print(os.waitpid(child, 0)[1], flush=True)
+        input()
+    else:
         try:
             up.stop()
         except NotRunning as error:
             print(error, flush=True)
-if child == 0:
-    sys.exit()  # what atexit does, too, is for its parent
-os.waitpid(child, 0)
-print(up.has_ended, flush=True)
 """
     with program(_START + forks, NOTES=str(notes)) as running:
         kept = started(running, notes)
-        assert "belongs to the process with pid" in running.line()
-        assert running.line() == "True"
+        assert running.line() == f"this Muster belongs to the process with pid {running.process.pid}: call stop() there"
+        assert running.line() == "0"
+        assert psutil.Process(kept.pids[0]).ppid() == kept.keeper
+        running.go_on()
+        assert running.end() == (0, "", "")
         kept.until_gone()
 
 
@@ -172,6 +176,7 @@ def test_what_it_leaves_is_gone_before_the_directory_is_removed(notes: Path) -> 
         os.kill(kept.pids[1], signal.SIGSTOP)
         running.end(signal.SIGKILL)
         until_gone(kept.pids[0])
+        assert psutil.Process(kept.pids[1]).ppid() == kept.keeper
         assert kept.folder.is_dir()
         os.kill(kept.pids[1], signal.SIGKILL)
         kept.until_gone()
