@@ -91,3 +91,7 @@ def rebuilt(kind: type[MusterError], arguments: tuple[Any, ...], state: Mapping[
     error = kind.__new__(kind, *arguments)
     error.__dict__.update(state)
     return error
+
+
+class InvalidScaling(MusterError):
+    """Bounds, times or addresses with which a group cannot be scaled."""

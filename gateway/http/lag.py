@@ -2,7 +2,9 @@
 
 With ``group=G``, one group: ``{"group", "state", "lag", "lag_s", "behind", "without_commit",
 "messages_without_commit", "unread", "partitions": [...]}`` with the rows of :mod:`muster.gateway.lag.partitions`, and
-sums as in :class:`muster.gateway.lag.groups.Total`. If a log does not respond, its partitions have no end.
+sums as in :class:`muster.gateway.lag.groups.Total`. If a log does not respond, its partitions have no end. With
+``topic=T``, once or more, the partitions of these topics have rows even if the group, which need not exist then, has
+neither a commit nor a member there: for what starts its first member.
 
 Without, all groups: ``{"groups": [...], "total", "offset", "limit", "partial", "missing_partitions",
 "missing_actors"}``. ``sort`` is ``worst`` (:func:`muster.gateway.lag.partitions.worst_first`), ``lag_s``, ``lag``,
@@ -14,7 +16,7 @@ Errors are those of :mod:`muster.gateway.http.groups`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from aiohttp import web
@@ -33,6 +35,8 @@ from muster.gateway.listener.gateway import Gateway
 OFFSET_FETCH, DESCRIBE_GROUPS, CONSUMER_GROUP_DESCRIBE = 9, 15, 69
 _OFFSET_FETCH_VERSION, _DESCRIBE_GROUPS_VERSION = 9, 5
 _DEAD = "Dead"
+UNKNOWN = 404
+"""The status for an unknown group."""
 _NOT_COMMITTED = -1
 _REQUEST_TIMEOUT_S = 5.0
 _FRESH_S = 1.0
@@ -77,8 +81,8 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
             return await _page(request, await shared.lags(), current_caller())
         if not (group := request.query["group"]):
             raise Failed(400, "the parameter group is empty")
-        state, found = await lag_of(gateway, group)
         sees = current_caller().sees_topic
+        state, found = await lag_of(gateway, group, filter(sees, request.query.getall("topic", [])))
         return _one(group, state, [row for row in found if sees(row["topic"])])
 
     app.router.add_get("/v1/groups/lag", as_json(lag))
@@ -133,25 +137,38 @@ def _of(lag: int | None) -> int | None:
     return None if lag is None else max(lag, 0)
 
 
-async def lag_of(gateway: Gateway, group: str) -> tuple[str, list[dict[str, Any]]]:
-    """Return the state of one group, and its rows.
+async def lag_of(gateway: Gateway, group: str, topics: Iterable[str] = ()) -> tuple[str, list[dict[str, Any]]]:
+    """Return the state of one group, and its rows; also those of all partitions of these topics, as far as they exist.
 
-    Raises Failed if there is none, or its coordinator does not respond.
+    Raises Failed if its coordinator does not respond; or if there is no such group, and no topic is given.
     """
-    (state, owners), (fetched,) = await asyncio.gather(_describe(gateway, group), _committed(gateway, group))
-    committed = {
-        (topic.name, partition.partition_index): partition.committed_offset
-        for topic in fetched.topics
-        for partition in topic.partitions
-        if partition.committed_offset != _NOT_COMMITTED
-    }
-    if state == _DEAD and not committed:
-        raise Failed(404, f"unknown group {group}")
-    positions = {key: [committed[key]] if key in committed else [] for key in {*committed, *owners}}
+    wanted = {(name, index) for name in topics for index in _partitions(gateway, name)}
+    try:
+        (state, owners), (fetched,) = await asyncio.gather(_describe(gateway, group), _committed(gateway, group))
+    except Failed as failed:
+        if failed.status != UNKNOWN or not wanted:
+            raise
+        state, owners, committed = _DEAD, {}, {}
+    else:
+        committed = {
+            (topic.name, partition.partition_index): partition.committed_offset
+            for topic in fetched.topics
+            for partition in topic.partitions
+            if partition.committed_offset != _NOT_COMMITTED
+        }
+    if state == _DEAD and not committed and not wanted:
+        raise Failed(UNKNOWN, f"unknown group {group}")
+    others = {*owners, *wanted}
+    positions = {key: [committed[key]] if key in committed else [] for key in {*committed, *others}}
     ends = await ends_of(gateway, positions, _REQUEST_TIMEOUT_S)
     by_partition = {key: end for key in positions if (end := ends.at(key, committed.get(key, _NOT_COMMITTED)))}
-    messages = {key: count for key in owners if (count := ends.messages(key)) is not None}
-    return state, rows(committed, by_partition, owners, messages)
+    messages = {key: count for key in others if (count := ends.messages(key)) is not None}
+    return state, rows(committed, by_partition, owners, messages, wanted)
+
+
+def _partitions(gateway: Gateway, name: str) -> range:
+    topic = gateway.view.topics.get(name)
+    return range(0 if topic is None else topic.partitions)
 
 
 async def _describe(gateway: Gateway, group: str) -> tuple[str, dict[TopicPartition, Owner]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from muster.placement.mapping.nodes import host_text
@@ -34,17 +34,18 @@ def rows(
     ends: Mapping[TopicPartition, End],
     owners: Mapping[TopicPartition, Owner],
     messages: Mapping[TopicPartition, int],
+    others: Iterable[TopicPartition] = (),
 ) -> list[dict[str, Any]]:
-    """One row for each partition that is committed or assigned, by topic and partition. Unknown values are None.
+    """One row for each partition that is committed, assigned or another one, by topic. Unknown values are None.
 
-    ``messages``: in the logs. They are in the rows of partitions that are assigned without a committed offset.
+    ``messages``: in the logs. They are in the rows of partitions without a committed offset.
 
     ``lag`` is in messages; below 0 if the committed offset is beyond the end of the log. ``lag_s`` is how long ago the
     first unconsumed record was appended, with milliseconds; 0 if there is none.
     """
     return [
         _row(key, committed.get(key), ends.get(key), owners.get(key), messages.get(key))
-        for key in sorted({*committed, *owners})
+        for key in sorted({*committed, *owners, *others})
     ]
 
 

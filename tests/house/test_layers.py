@@ -21,6 +21,7 @@ PURE = (
     *sorted((ROOT / "gateway/quotas").rglob("*.py")),
     *sorted((ROOT / "gateway/fetch_sessions").rglob("*.py")),
     *sorted((ROOT / "gateway/telemetry").rglob("*.py")),
+    *(ROOT / "gateway/client/scaling" / name for name in ("rates.py", "sizing.py")),
     ROOT / "actors/tables/rebalance_entry.py",
     *(
         ROOT / "actors/offsets/history" / name

@@ -208,13 +208,17 @@ def test_the_client_of_faults_says_that_a_right_is_missing(full: Serving, tokens
 
 
 def test_lag_has_the_topics_that_the_caller_may_describe(full: Serving, fresh: Fresh) -> None:
-    topic, group = full.create(fresh("t")), fresh("g")
+    topic, group, nobodys = full.create(fresh("t")), fresh("g"), fresh("g")
     _group(full, topic, group)
     path = f"/v1/groups/lag?group={quote(group)}"
     of_group = _acl("ann", AclOperation.DESCRIBE, AclResourceType.GROUP, group)
     _allow(full, of_group)
     code, body = _send(full, "GET", path, _basic("ann"))
     assert (code, json.loads(body)["partitions"]) == (200, [])
+    _allow(full, of_group, _acl("ann", AclOperation.DESCRIBE, AclResourceType.GROUP, nobodys))
+    for name in (topic.name, "no-topic"):
+        missing = _send(full, "GET", f"/v1/groups/lag?group={nobodys}&topic={name}", _basic("ann"))
+        assert missing == (404, json.dumps({"error": f"unknown group {nobodys}"}))
     _allow(full, of_group, _acl("ann", AclOperation.READ, AclResourceType.TOPIC, topic.name))
     assert [row["topic"] for row in json.loads(_send(full, "GET", path, _basic("ann"))[1])["partitions"]] == [
         topic.name

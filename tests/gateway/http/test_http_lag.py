@@ -36,7 +36,7 @@ def assignment(topic: Topic, *partitions: int) -> bytes:
 
 
 def lag_of(full: Serving, group: str) -> tuple[int, dict[str, Any]]:
-    status, text = full.http(f"/v1/groups/lag?group={quote(group)}")
+    status, text = full.http(f"/v1/groups/lag?group={quote(group, safe='&=')}")
     body: dict[str, Any] = json.loads(text, parse_constant=lambda name: pytest.fail(name))
     return status, body
 
@@ -241,6 +241,24 @@ def test_without_a_known_group_there_is_no_lag(full: Serving, fresh: Fresh) -> N
     find(full.client, 4, group)
     assert lag_of(full, "") == (400, {"error": "the parameter group is empty"})
     assert lag_of(full, group) == (404, {"error": f"unknown group {group}"})
+
+
+def test_topics_that_a_group_has_not_begun_to_read(full: Serving, fresh: Fresh) -> None:
+    """A group that does not exist, and one that has committed in one of three partitions and has no members."""
+    topic, other, billing, nobodys = full.create(fresh("t"), 3), full.create(fresh("t"), 1), fresh("g"), fresh("g")
+    find(full.client, 4, billing, nobodys)
+    produce(full, topic, 0, 3)
+    produce(full, topic, 1, 4)
+    Member(full.client, billing).commit((topic, 0, 2))
+    status, body = lag_of(full, f"{nobodys}&topic={topic.name}&topic={other.name}&topic=none")
+    assert (status, body["state"], without_commit(body)) == (200, "Dead", (0, None, 0, 2, 7, 7))
+    assert [(row["topic"], row["partition"], row["messages_without_commit"]) for row in body["partitions"]] == sorted(
+        [(topic.name, 0, 3), (topic.name, 1, 4), (topic.name, 2, 0), (other.name, 0, 0)]
+    )
+    assert lag_of(full, f"{nobodys}&topic=none")[0] == 404
+    _, body = lag_of(full, f"{billing}&topic={topic.name}")
+    assert without_commit(body)[:1] + without_commit(body)[2:] == (1, 1, 1, 4, 5)
+    assert [row["committed_offset"] for row in body["partitions"]] == [2, None, None]
 
 
 @pytest.mark.parametrize(

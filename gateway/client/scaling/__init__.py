@@ -1,0 +1,1 @@
+"""How many members a group needs, by its lag."""
