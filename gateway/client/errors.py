@@ -95,3 +95,27 @@ def rebuilt(kind: type[MusterError], arguments: tuple[Any, ...], state: Mapping[
 
 class InvalidScaling(MusterError):
     """Bounds, times or addresses with which a group cannot be scaled."""
+
+
+class InvalidConsumer(MusterError):
+    """Arguments with which a pool or a deployment cannot consume."""
+
+
+class HandlerFailed(MusterError):
+    """A record could not be handled, and there is no topic for dead letters."""
+
+
+class ConsumerEnded(MusterError):
+    """A deployment no longer consumes; its replica is to be replaced."""
+
+
+class PoolExists(MusterError):
+    """A pool of that name is running."""
+
+
+class PoolNotFound(MusterError):
+    """There is no pool of that name on this Ray."""
+
+
+class PoolFailed(MusterError):
+    """The pool has stopped, as a record could not be handled."""
