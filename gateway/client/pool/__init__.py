@@ -1,0 +1,1 @@
+"""Ray actors that consume as members of a group: as many as its lag needs."""
