@@ -4,6 +4,8 @@ Public, and kept from release to release:
 
 * :mod:`muster`: ``run``, ``start`` and ``connect``, which give a ``Cluster``; ``MusterError`` and its kinds;
 * :mod:`muster.data`: topics as Ray Datasets, read for a group and written exactly once;
+* :mod:`muster.pool`: Ray actors that consume for a group, as many as its lag needs;
+* :mod:`muster.serve`: deployments of Ray Serve that consume, and follow the lag;
 * :mod:`muster.faults`: faults and plans of faults, to build or check one in Python;
 * :mod:`muster.tables`: tables for analysis, read by pyarrow;
 * :mod:`muster.spark.tables` and :mod:`muster.spark.streaming.stream`: the same by Spark;
@@ -79,6 +81,8 @@ PUBLIC = (
     "muster.data",
     "muster.faults",
     "muster.placement",
+    "muster.pool",
+    "muster.serve",
     "muster.spark.streaming.stream",
     "muster.spark.tables",
     "muster.tables",

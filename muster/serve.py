@@ -1,5 +1,7 @@
-"""Ray Serve beside Muster: deployments whose replicas are members of a consumer group (docs/ray.md)."""
+"""Ray Serve on topics: deployments that consume, and a policy that scales them by lag (docs/ray.md)."""
 
+from muster.gateway.client.errors import ConsumerEnded, InvalidConsumer
 from muster.gateway.client.scaling.policy import LagAutoscalingPolicy
+from muster.gateway.client.serving.consumer import Consumer
 
-__all__ = ["LagAutoscalingPolicy"]
+__all__ = ["Consumer", "ConsumerEnded", "InvalidConsumer", "LagAutoscalingPolicy"]

@@ -32,7 +32,8 @@ OURS = {
 FOR_CHECKERS = {"_typeshed"}
 """Modules that only type checkers have."""
 _OF_EXTRAS = {
-    "data": ("actors/log/format/arrow", "gateway/client/data"),
+    "data": ("actors/log/format/arrow", "gateway/client/consuming", "gateway/client/data", "gateway/client/pool"),
+    "serve": ("gateway/client/serving",),
     "spark": ("spark",),
 }
 """Parts that only an extra can use."""

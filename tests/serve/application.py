@@ -67,8 +67,8 @@ def main(bootstrap: str, http: list[str], group: str, topic: str) -> None:
         policy=AutoscalingPolicy(
             policy_function=LagAutoscalingPolicy,
             policy_kwargs={
-                **{"group": group, "http": http, "topics": [topic]},
-                **{"target_s": 4, "poll_s": 0.5, "start_s": 5, "idle_s": 4, "down_s": 4},
+                "group": group, "http": http, "topics": [topic],
+                "target_s": 4, "poll_s": 0.5, "start_s": 5, "idle_s": 4, "down_s": 4,
             },
         ),
     )

@@ -1,0 +1,1 @@
+"""Deployments of Ray Serve that consume."""
