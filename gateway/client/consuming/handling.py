@@ -130,7 +130,7 @@ def text_of(error: BaseException) -> str:
     """Return the type and the message in one line, also of an error whose message cannot be formatted."""
     try:
         message = " ".join(str(error).split())
-    except Exception:
+    except BaseException:
         message = "(its message cannot be shown)"
     name = type(error).__name__
     return f"{name}: {message}"[:_MAX_TEXT] if message else name

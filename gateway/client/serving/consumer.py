@@ -37,13 +37,13 @@ class Consumer:
     arguments of this class's. It may have methods for requests. The replica joins the group once ``__init__`` has
     returned. ``handle`` runs in a thread of its own, beside the replica's event loop, and must be no coroutine.
 
-    A batch is committed after ``handle`` returns: at least once. If it fails ``attempts`` times, its records are handled
-    one by one, and those that still fail go to the topic ``dead_letters``; without one, the replica leaves the group,
-    and Serve replaces it.
+    A batch is committed after ``handle`` returns: at least once. If it fails ``attempts`` times, its records are
+    handled one by one, and those that still fail go to the topic ``dead_letters``; without one, the replica leaves the
+    group, and Serve replaces it.
 
     Serve must wait until a batch is handled before it kills a replica: give the deployment a
-    ``graceful_shutdown_timeout_s`` of a batch and 10 s. A subclass with ``check_health`` or ``__del__`` of its own calls
-    those of this class in them.
+    ``graceful_shutdown_timeout_s`` of a batch and 10 s. A subclass with ``check_health`` or ``__del__`` of its own
+    calls those of this class in them.
     """
 
     topics: str | Sequence[str] = ()
