@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from muster.gateway.client.consuming import assignment
@@ -62,9 +63,7 @@ class Loop:
         """Consume until ``stop``. Raises HandlerFailed, MusterError or KafkaException, after it has left the group."""
         letters = self._dead_letters()
         handling = Handling(self._settings.attempts, letters, self.counts, self._stopping)
-        thread = HandlerThread(
-            self._new_handler, lambda handler, batch: handling.handle(handler, table_of(batch.messages))
-        )
+        thread = HandlerThread(self._new_handler, lambda handler, batch: handling.handle(handler, _read(batch)))
         try:
             self._await_handler(thread.made)
             if not self._stopping.is_set():
@@ -253,6 +252,16 @@ _REBALANCE = {
     KafkaError._NO_OFFSET,
 }
 """Errors of a commit that a rebalance explains: who has the partition reads the batch again."""
+
+
+def _read(batch: Batch) -> pa.Table:
+    """Return the records of the batch. Raises HandlerFailed if one has what no column takes."""
+    try:
+        return table_of(batch.messages)
+    except Exception as error:
+        first = batch.messages[0]
+        place = f"{first.topic()}-{first.partition()}@{first.offset()}"
+        raise HandlerFailed(f"{place}, or a record of the same batch, cannot be read: {text_of(error)}") from error
 
 
 def _keys(partitions: Iterable[Any]) -> dict[assignment.TopicPartition, None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -76,7 +75,6 @@ class Crew:
         """Find the workers that run already: those that an earlier process of the supervisor has started."""
         self._plan, self._handler = plan, handler
         self._supervisor = supervisor_name(plan.name)
-        self._idle = threading.Event()
         self.workers: dict[int, Member] = {}
         for slot in worker_slots(plan.token, ray.util.list_named_actors(all_namespaces=True)):
             self._adopt(slot)
@@ -139,7 +137,7 @@ class Crew:
             if reference is not None
         }
         if not by_reference:
-            self._idle.wait(timeout_s)
+            time.sleep(timeout_s)
             return []
         done, _ = ray.wait(list(by_reference), num_returns=1, timeout=timeout_s)
         if done:

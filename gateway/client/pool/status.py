@@ -72,5 +72,7 @@ class PoolStatus:
     """Workers that Ray reported dead, since the supervisor was started."""
     evicted: int = 0
     """Their members that were removed from the group."""
+    last_death: str = ""
+    """How the last worker ended that nobody has stopped; empty if there was none."""
     error: str = ""
     """Why the pool has failed, or what keeps it from its work now; empty otherwise."""

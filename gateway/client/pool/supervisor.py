@@ -68,6 +68,7 @@ class Supervisor:
             rate=seen.sizing.rate,
             deaths=seen.deaths,
             evicted=seen.evicted,
+            last_death=seen.last_death,
             error=seen.failure or seen.error,
         )
 
@@ -92,6 +93,7 @@ class _Supervision:
         """Why the pool has failed; empty if it has not."""
         self.deaths = 0
         self.evicted = 0
+        self.last_death = ""
         self._problem = ""
 
     @property
@@ -156,6 +158,7 @@ class _Supervision:
             log.error("the pool stops: %s", event.message)
         elif event.is_sudden:
             self.deaths += event.ending is None
+            self.last_death = f"worker {event.slot}: {event.message}"
             self._restarts.note_deaths(time.monotonic(), [event.lived_s])
             log.warning("worker %d has ended after %.0f s: %s", event.slot, event.lived_s, event.message)
 
