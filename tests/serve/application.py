@@ -67,14 +67,20 @@ def main(bootstrap: str, http: list[str], group: str, topic: str) -> None:
         policy=AutoscalingPolicy(
             policy_function=LagAutoscalingPolicy,
             policy_kwargs={
-                "group": group, "http": http, "topics": [topic],
-                "target_s": 4, "poll_s": 0.5, "start_s": 5, "idle_s": 4, "down_s": 4,
+                "group": group,
+                "http": http,
+                "topics": [topic],
+                "target_s": 4,
+                "poll_s": 0.5,
+                "start_s": 5,
+                "idle_s": 4,
+                "down_s": 4,
             },
         ),
     )
     serve.start(proxy_location="Disabled")
     config = {"bootstrap.servers": bootstrap, "group.id": group}
-    serve.run(Reader.options(autoscaling_config=scaling).bind(config, topic), route_prefix=None)
+    serve.run(Reader.options(autoscaling_config=scaling).bind(config, topic), route_prefix=None)  # type: ignore[attr-defined]
     try:
         follow()
     finally:

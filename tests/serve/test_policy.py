@@ -1,4 +1,4 @@
-"""A deployment of Ray Serve whose replicas are members of a group, scaled by Muster's lag. Needs the extra ``serve``."""
+"""A deployment of Ray Serve whose replicas are members of a group, scaled by Muster's lag."""
 
 from __future__ import annotations
 
