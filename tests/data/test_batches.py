@@ -263,7 +263,7 @@ def test_a_worker_that_is_killed(
 def test_coordinators_that_are_killed(
     muster: Muster, driver: Driver, kafka: Cluster, source: str, target: str, fresh: Callable[[str], str]
 ) -> None:
-    """Of the group, of the transactions, and who has the logs, while batches are copied."""
+    """Kill that of the group, that of its transactions, and who has the logs, while batches are copied."""
     group = fresh("copy")
     driver.begin(copy, kafka, source, target, group)
     names = [name for name in muster.actors() if name.startswith(("offsets-", "transactions-", "log-"))]

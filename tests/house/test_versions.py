@@ -29,7 +29,7 @@ def of_tox(factor: str, *, among: bool) -> list[str]:
 
 
 def needed(python: str) -> Iterator[Requirement]:
-    for requirement in map(Requirement, PROJECT["dependencies"]):
+    for requirement in map(Requirement, [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["spark"]]):
         if requirement.marker is None or requirement.marker.evaluate({"python_version": python}):
             yield requirement
 

@@ -47,7 +47,7 @@ print(ready.bootstrap, *ready.http, flush=True)
 
 
 class Kept(NamedTuple):
-    """What was started."""
+    """Processes and files that were started."""
 
     pids: list[int]
     keeper: int

@@ -70,7 +70,7 @@ def test_replicas_consume_and_serve_requests(kit: Kit, serve: Any, run: Callable
 
 
 def test_a_replica_that_ends_commits_its_batch_and_leaves(kit: Kit, serve: Any, run: Callable[..., Any]) -> None:
-    """Of an ingress, whose class is wrapped by Serve."""
+    """An ingress, whose class is wrapped by Serve, has them as well."""
     from fastapi import FastAPI
 
     write, cluster = writing(kit.out, each_s=0.1), kit.cluster

@@ -41,7 +41,7 @@ class Batch:
         self.id = number
         """Its number in the group: the next one's is higher, and that of a batch that is begun again is the same."""
         self.ranges = ranges
-        """What it reads, by topic and partition; empty if there was nothing to read."""
+        """The ranges that it reads, by topic and partition; empty if there was nothing to read."""
         self.is_committed = False
 
     @property

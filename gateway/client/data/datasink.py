@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +17,6 @@ from ray.data.datasource import Datasink, WriteResult
 from muster.actors.log.format.arrow.building import build_columns
 from muster.actors.log.format.arrow.partitioning import partitions_of
 from muster.gateway.client.errors import OutputTooLarge
-
-if TYPE_CHECKING:
-    from ray.data._internal.execution.interfaces import TaskContext
 
 
 class Columns(NamedTuple):
@@ -41,7 +38,7 @@ class Target:
     max_batch_bytes: int
     """``max.message.bytes`` of the topic."""
     timestamp_ms: int
-    """Of all records."""
+    """Timestamp of all records."""
 
 
 class Prepared(NamedTuple):
@@ -67,7 +64,7 @@ class PreparingSink(Datasink[Prepared]):
     def get_name(self) -> str:
         return f"Muster[{self._target.topic}]"
 
-    def write(self, blocks: Iterable[Block], ctx: TaskContext) -> Prepared:
+    def write(self, blocks: Iterable[Block], ctx: Any) -> Prepared:
         """Prepare the blocks of one task. Raises OutputTooLarge, or TypeError or ValueError for their columns."""
         found = Prepared(ctx.task_idx, 0, [])
         for number, block in enumerate(blocks):

@@ -28,7 +28,7 @@ _NO_SESSION = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": []
 _WAIT_MS = 500
 _FIRST_BYTES, _MIN_BYTES, _MAX_BYTES = 256 << 10, 4 << 10, 4 << 20
 _MARGIN = 1.1
-"""What is requested, by what the remaining records take if they are as large as those before."""
+"""Bytes that are requested, by those of the remaining records if they are as large as the ones before."""
 _EMPTY = 5
 """Empty responses in succession after which a range has no more records: those to its end were compacted away."""
 _REGISTER_S = 300.0

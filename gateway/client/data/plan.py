@@ -18,12 +18,12 @@ _NUMBER, _END, _RANGES = "muster.batch", "end", "ranges"
 
 
 class Plan(NamedTuple):
-    """What the group has done, or begun."""
+    """The batch that a group has begun, or is to begin."""
 
     number: int
-    """Of the batch that was begun, else of the next one; from 1 on."""
+    """Number of the batch that was begun, else of the next one; from 1 on."""
     ranges: tuple[Range, ...]
-    """Of the batch that was begun and not committed; empty if there is none."""
+    """Ranges of the batch that was begun and not committed; empty if there is none."""
 
 
 class _Entry(NamedTuple):

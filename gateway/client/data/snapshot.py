@@ -1,4 +1,4 @@
-"""What a read covers: offsets of each partition, fixed at one moment."""
+"""The ranges that a read covers: offsets of each partition, fixed at one moment."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Leaders:
     def partitions(self, topic: str) -> list[int]:
         """Return the indexes of the topic's partitions, in order. Raises UnknownTopic, Refused or NoResponse."""
         if topic not in self._topics:
-            self._ask(topic)
+            self._describe(topic)
         return sorted(self._topics[topic])
 
     def connection(self, partition: TopicPartition) -> Connection:
@@ -133,7 +133,7 @@ class Leaders:
                 continue
         return found
 
-    def _ask(self, topic: str) -> None:
+    def _describe(self, topic: str) -> None:
         patience = Patience(_UNKNOWN_S)
         while True:
             body = of_topics([{"topic_id": None, "name": topic}])

@@ -26,7 +26,7 @@ UNSTABLE = RETRIABLE | {ErrorCode.unstable_offset_commit}
 
 
 class Committed(NamedTuple):
-    """What a group has committed of a partition."""
+    """A committed offset and its metadata."""
 
     offset: int
     metadata: str

@@ -33,7 +33,7 @@ _STALE_POLLS, _STALE_S = 5, 10.0
 
 
 class _Context(Protocol):
-    """What is used of Serve's ``AutoscalingContext``."""
+    """The part of Serve's ``AutoscalingContext`` that is used."""
 
     target_num_replicas: int
     capacity_adjusted_min_replicas: int
@@ -41,7 +41,7 @@ class _Context(Protocol):
 
 
 class LagAutoscalingPolicy:
-    """As many replicas as the consumer group needs members to read its records in time.
+    """Wants as many replicas as the consumer group needs members to read its records in time.
 
     For Serve's ``AutoscalingPolicy(policy_function=LagAutoscalingPolicy, policy_kwargs={...})``. Each replica has to be
     a member of the group. At 0 replicas, one is started as soon as a record is unread; the bounds are Serve's
