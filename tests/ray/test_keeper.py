@@ -47,7 +47,7 @@ print(ready.bootstrap, *ready.http, flush=True)
 
 
 class Kept(NamedTuple):
-    """Processes and files that were started."""
+    """Processes and the directory of one that was started."""
 
     pids: list[int]
     keeper: int
