@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+from muster import connect
 from muster.gateway.client.cluster import Cluster
 from muster.gateway.client.errors import Fenced, GroupHasMembers, RecordTooLarge, TopicDiffers, UnknownGroup
 from tests.data.copying import copy
@@ -130,3 +132,20 @@ def test_topics_and_lag(kafka: Cluster, fresh: Callable[[str], str]) -> None:
         kafka.topic(topic, partitions=3, config={"retention.ms": "5"})
     with pytest.raises(UnknownGroup):
         kafka.lag(fresh("unknown"))
+
+
+def test_lag_and_clients_of_a_cluster_that_was_found(bootstrap: str, fresh: Callable[[str], str]) -> None:
+    kafka = connect(bootstrap)
+    topic, group = kafka.topic(fresh("topic"), partitions=PARTITIONS), fresh("behind")
+    produce(kafka.bootstrap, topic, range(10), PARTITIONS)
+    consumer = Consumer(kafka.client(group_id=group))
+    ends = [consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=30)[1] for index in range(PARTITIONS)]
+    consumer.commit(offsets=[TopicPartition(topic, 0, ends[0] - 1), TopicPartition(topic, 1, 0)], asynchronous=False)
+    consumer.close()
+    assert sum(ends) == 10
+    found = kafka.lag(group)
+    assert (found.messages, found.seconds, found.behind) == (1 + ends[1], None, PARTITIONS)
+    assert [(each.partition, each.committed, each.end) for each in found.partitions] == [
+        (0, ends[0] - 1, ends[0]),
+        (1, 0, ends[1]),
+    ]
