@@ -11,9 +11,12 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def own_ray(cpus: int = 8) -> Iterator[None]:
-    """Start a Ray on this machine and connect to it; ``cpus`` is what its actors may have together."""
-    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as directory:
+def own_ray(cpus: int = 8) -> Iterator[Path]:
+    """Start a Ray on this machine and connect to it; yield a directory that goes with it.
+
+    ``cpus``: what its actors may have together.
+    """
+    with tempfile.TemporaryDirectory(prefix="example-", dir="/tmp") as directory:
         token = Path(directory) / "token"
         token.touch(mode=0o600)
         token.write_text(secrets.token_hex(32))
@@ -29,6 +32,6 @@ def own_ray(cpus: int = 8) -> Iterator[None]:
             _temp_dir=f"{directory}/r",
         )
         try:
-            yield
+            yield Path(directory)
         finally:
             ray.shutdown()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 from collections.abc import Callable
@@ -116,7 +117,7 @@ class Handling:
     def _call(self, handler: Handler, table: pa.Table) -> str | None:
         """Return the error in one line; None if there is none."""
         try:
-            handler(table)
+            _call(handler, table)
         except BaseException as error:  # the handler is the user's, and may also raise SystemExit
             text = text_of(error)
             self._counts.failed_attempts += 1
@@ -124,6 +125,14 @@ class Handling:
             log.warning("the handler failed", exc_info=True)
             return text
         return None
+
+
+def _call(handler: Callable[[pa.Table], Any], table: pa.Table) -> None:
+    """Call the handler. Raises TypeError if it is async: its result would be lost."""
+    result = handler(table)
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError("the handler is async: what it returns is not awaited")
 
 
 def text_of(error: BaseException) -> str:

@@ -26,6 +26,7 @@ from muster.gateway.client.errors import HandlerFailed
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.5
+_BEGINS_S = 5.0
 _LONG_S = 5.0
 """A batch that takes longer is long: from then on the member polls, with its partitions paused."""
 
@@ -43,6 +44,8 @@ class Loop:
         """The batch that is handled, until its end is noted."""
         self._held: list[Any] = []
         """Messages that came while a batch was handled."""
+        self._new: list[assignment.TopicPartition] = []
+        """Partitions that were assigned since the last poll."""
         self._paused: set[assignment.TopicPartition] = set()
         self.counts = Counts()
         self.partitions: tuple[assignment.TopicPartition, ...] = ()
@@ -103,6 +106,7 @@ class Loop:
 
     def _turn(self, thread: HandlerThread) -> None:
         batch = self._next_batch()
+        self._commit_begins()
         if batch.messages:
             self._job = thread.submit(batch)
             self.handles_from_s = time.monotonic()
@@ -193,6 +197,21 @@ class Loop:
             raise job.error
         self._assignment.note_handled(job.batch.ends, job.batch.assignments)
 
+    def _commit_begins(self) -> None:
+        """Commit where partitions begin that are new to the group, so that their lag is known from the beginning."""
+        new = [each for each in self._new if self._assignment.number_of(each) is not None]
+        self._new.clear()
+        if not new or self._settings.starts_at_end:
+            return
+        try:
+            found = self._consumer.committed([TopicPartition(*each) for each in new], _BEGINS_S)
+            for each in found:
+                if each.offset < 0:
+                    each.offset, _ = self._consumer.get_watermark_offsets(each, _BEGINS_S)
+                    self._consumer.commit(offsets=[each], asynchronous=False)
+        except KafkaException as error:  # its lag is known once its first records are handled
+            log.info("%s: the begin of partitions is not committed: %s", self._client_id, error)
+
     def _commit(self) -> None:
         """Commit what is handled. What is refused is repeated, while the member has the partition."""
         offsets = self._assignment.to_commit()
@@ -219,7 +238,9 @@ class Loop:
         log.info("%s: offsets are not committed: %s", self._client_id, error)
 
     def _on_assign(self, _: Any, partitions: Iterable[Any]) -> None:
-        self._assignment.add(_keys(partitions))
+        new = _keys(partitions)
+        self._assignment.add(new)
+        self._new += new
         self.partitions = self._assignment.partitions
 
     def _on_revoke(self, _: Any, partitions: Iterable[Any]) -> None:

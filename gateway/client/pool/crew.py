@@ -95,12 +95,9 @@ class Crew:
             "max_restarts": 0,
         }
         name = client_id(plan.settings.group, plan.token, slot)
+        worker: Any = ray.remote(Worker).options(**options)
         try:
-            actor = (
-                ray.remote(Worker)
-                .options(**options)
-                .remote(self._supervisor, slot, plan.settings, name, *self._handler)
-            )
+            actor = worker.remote(self._supervisor, slot, plan.settings, name, *self._handler)
         except ValueError:  # of that name there is one
             self._adopt(slot)
             return

@@ -8,7 +8,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -108,15 +108,14 @@ def start(
     )
     sizing = sizing or Sizing(low, high, target_s, _START_S)
     handler = _pickled(handle)
-    for option in sorted(ray_actor_options.keys() & _OURS):
-        raise InvalidConsumer(f"ray_actor_options cannot have {option}: the pool has its own")
+    worker_options = _worker_options(ray_actor_options)
     check_topics(settings, f"{client_prefix(group, token)}driver")
     _make_room(name)
 
     from muster.gateway.client.pool.crew import Plan
     from muster.gateway.client.pool.supervisor import MAX_CALLS, Supervisor
 
-    plan = Plan(name, token, settings, {"num_cpus": 1, **ray_actor_options})
+    plan = Plan(name, token, settings, worker_options)
     options = {
         "name": supervisor_name(name),
         "namespace": NAMESPACE,
@@ -130,7 +129,7 @@ def start(
     except ValueError as error:
         raise PoolExists(_EXISTS.format(name)) from error
     ray.get(actor.plan.remote())
-    return Pool(plan)
+    return Pool(plan, actor)
 
 
 _EXISTS = "pool {0!r} is running: muster.pool.find({0!r}) returns it, and its stop() ends it"
@@ -141,18 +140,25 @@ def find(name: str) -> Pool:
     import ray
 
     _check_connected()
-    found: Plan | None = _from_supervisor(name, lambda actor: ray.get(actor.plan.remote()))
-    if found is None:
-        raise PoolNotFound(f"there is no pool {name!r} on this Ray: muster.pool.start starts one")
-    return Pool(found)
+    with contextlib.suppress(ValueError):
+        supervisor = ray.get_actor(supervisor_name(name), NAMESPACE)
+        plan: Plan | None = _result(name, supervisor, lambda actor: ray.get(actor.plan.remote()))
+        if plan is not None:
+            return Pool(plan, supervisor)
+    raise PoolNotFound(f"there is no pool {name!r} on this Ray: muster.pool.start starts one")
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A pool on Ray. It pickles, and every driver of the same Ray may use it. A ``with`` block stops it at its end."""
+    """A pool on Ray. It pickles, and every driver of the same Ray may use it. A ``with`` block stops it at its end.
+
+    It is this pool until its end, whatever is started under its name later.
+    """
 
     plan: Plan
     """Its settings; internal."""
+    supervisor: Any = field(repr=False)
+    """Its actor; internal."""
 
     @property
     def name(self) -> str:
@@ -168,7 +174,7 @@ class Pool:
         """Return what the pool does now; after its end, that it is stopped."""
         import ray
 
-        found: PoolStatus | None = _from_supervisor(self.name, lambda actor: ray.get(actor.status.remote()))
+        found: PoolStatus | None = self._from_supervisor(lambda actor: ray.get(actor.status.remote()))
         return found or PoolStatus(self.name, self.plan.settings.group, PoolState.STOPPED)
 
     def wait(self) -> None:
@@ -176,7 +182,7 @@ class Pool:
         import ray
 
         while True:
-            failure: str | None = _from_supervisor(self.name, lambda actor: ray.get(actor.failure.remote(_WAIT_S)))
+            failure: str | None = self._from_supervisor(lambda actor: ray.get(actor.failure.remote(_WAIT_S)))
             if failure is None:
                 return
             if failure:
@@ -191,8 +197,7 @@ class Pool:
         import ray
 
         deadline = time.monotonic() + timeout_s
-        with contextlib.suppress(ValueError):
-            ray.kill(ray.get_actor(supervisor_name(self.name), NAMESPACE), no_restart=True)
+        ray.kill(self.supervisor, no_restart=True)
         stops: dict[int, _Stop] = {}
         while slots := worker_slots(self.plan.token, ray.util.list_named_actors(all_namespaces=True)):
             for slot in slots:
@@ -206,6 +211,9 @@ class Pool:
             self._evict()
         except (MusterError, OSError) as error:
             log.warning("members of killed workers stay until their sessions end: %s", error)
+
+    def _from_supervisor(self, call: Callable[[Any], T]) -> T | None:
+        return _result(self.name, self.supervisor, call)
 
     def _evict(self) -> None:
         """Remove members of workers that did not leave: none of their actors is alive."""
@@ -243,20 +251,22 @@ class _Stop:
             ray.kill(self._actor)
 
 
-def _from_supervisor(name: str, call: Callable[[Any], T]) -> T | None:
-    """Return what the call of the supervisor returns; None if the pool has none. It waits while one is restarted."""
+def _result(name: str, supervisor: Any, call: Callable[[Any], T]) -> T | None:
+    """Return what the call of the supervisor returns; None if it has ended for good. It waits while it is restarted."""
     import ray
     from ray.exceptions import RayActorError
 
     until_s = time.monotonic() + _LOST_S
     while True:
         try:
-            actor = ray.get_actor(supervisor_name(name), NAMESPACE)
-        except ValueError:
-            return None
-        try:
-            return call(actor)
+            return call(supervisor)
         except RayActorError:
+            try:
+                current = ray.get_actor(supervisor_name(name), NAMESPACE)
+            except ValueError:
+                return None
+            if current != supervisor:  # another pool has the name now
+                return None
             if time.monotonic() > until_s:
                 raise
             time.sleep(_PAUSE_S)
@@ -280,8 +290,10 @@ def _pickled(handle: Callable[[pa.Table], None] | type) -> list[bytes]:
 
     from muster.gateway.client.pool.crew import CHUNK_BYTES
 
-    called = handle.__call__ if isinstance(handle, type) else handle
-    if not callable(handle) or inspect.iscoroutinefunction(called):
+    called: Any = handle
+    if isinstance(handle, type):
+        called = next((vars(each)["__call__"] for each in handle.__mro__ if "__call__" in vars(each)), None)
+    if not callable(called) or inspect.iscoroutinefunction(called):
         raise InvalidConsumer("the handler must be a function, or a class whose instances can be called; not async")
     try:
         pickled: bytes = cloudpickle.dumps(handle)  # type: ignore[no-untyped-call]
@@ -292,6 +304,22 @@ def _pickled(handle: Callable[[pa.Table], None] | type) -> list[bytes]:
             f"the handler has {len(pickled) >> 20} MiB: make it a class that loads what is large in its __init__"
         )
     return [pickled[begin : begin + CHUNK_BYTES] for begin in range(0, len(pickled), CHUNK_BYTES)]
+
+
+def _worker_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Ray's options for workers, as Serve has them: with one CPU by default. Raises InvalidConsumer."""
+    import ray
+
+    from muster.gateway.client.pool.worker import Worker
+
+    for option in sorted(given.keys() & _OURS):
+        raise InvalidConsumer(f"ray_actor_options cannot have {option}: the pool has its own")
+    options = {"num_cpus": 1, **given}
+    try:
+        ray.remote(Worker).options(**options)
+    except (TypeError, ValueError) as error:
+        raise InvalidConsumer(f"ray_actor_options cannot be used: {error}") from error
+    return options
 
 
 def _check_connected() -> None:

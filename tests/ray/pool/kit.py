@@ -73,6 +73,7 @@ class Kit:
     def close(self) -> None:
         for pool in self.pools:
             pool.stop(0)
+        del self.producer
 
     def handled(self) -> list[Record]:
         """Return the records that handlers of :func:`writing` have handled, in order."""

@@ -204,7 +204,7 @@ def test_a_stop_kills_workers_after_its_time(kit: Kit) -> None:
     pool.stop(timeout_s=1)
     assert not registered(pool)
     assert not kit.members(), "its member is evicted"
-    assert set(kit.committed().values()) == {-1001}
+    assert set(kit.committed().values()) == {0}, "where they begin is committed"
 
 
 def test_transaction_markers_are_no_lag(kit: Kit) -> None:
@@ -252,6 +252,10 @@ def test_what_cannot_be_started_is_refused(kit: Kit) -> None:
         kit.start(print, ray_actor_options={"max_restarts": 3})
     with pytest.raises(InvalidConsumer, match="a static member"):
         kit.start(print, consumer_config={"group.instance.id": "1"})
+    with pytest.raises(InvalidConsumer, match="num_cpu"):
+        kit.start(print, ray_actor_options={"num_cpu": 3})
+    with pytest.raises(InvalidConsumer, match="can be called"):
+        kit.start(Odd)
     large = b"x" * (9 << 20)
     with pytest.raises(InvalidConsumer, match="9 MiB"):
         kit.start(lambda table: large)

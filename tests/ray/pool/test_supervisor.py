@@ -102,6 +102,12 @@ def test_a_pool_is_found_and_not_started_twice(kit: Kit) -> None:
         kit.until_owned(by=1)
     with pytest.raises(PoolNotFound, match="start"):
         muster.pool.find("a pool: of/names")
+    with kit.start(writing(kit.out), low=1, high=1, name="a pool: of/names") as next_one:
+        pids = until_workers(next_one, 1)
+        pool.stop()
+        pool.wait()
+        assert pool.status().state is PoolState.STOPPED
+        assert workers(next_one) == pids, "the pool that was stopped before is another one"
 
 
 PROGRAM = """

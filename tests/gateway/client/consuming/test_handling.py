@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -102,6 +103,15 @@ def test_any_error_is_a_failed_attempt(error: BaseException, text: str) -> None:
 
     handle(handler, b"a", letters=letters)
     assert [each.error for each in letters] == [text]
+
+
+def test_a_handler_that_turns_out_to_be_async_fails() -> None:
+    async def handler(batch: pa.Table) -> None: ...
+
+    letters = Letters()
+    later: Any = lambda batch: handler(batch)  # noqa: E731
+    handle(later, b"a", letters=letters)
+    assert "async" in letters[0].error
 
 
 @pytest.mark.parametrize("when", ["during the attempts", "record by record"])
