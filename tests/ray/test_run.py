@@ -193,3 +193,14 @@ with muster.run() as kafka:
         code, _, err = running.end()
         assert code == 0, err
         started.until_gone()
+
+
+@in_ring
+def test_no_time_to_stop(tmp_path: Path) -> None:
+    """``muster up`` is killed, and its watchdog ends the rest."""
+    source = f"{_START}\nkafka = muster.run()\nshow(kafka)\ninput()\nkafka.stop(0)\n"
+    with program(source, TMPDIR=str(tmp_path)) as running:
+        started = Started(running, tmp_path)
+        running.go_on()
+        assert running.end() == (0, "", "")
+        started.until_gone()

@@ -15,7 +15,7 @@ import pytest
 
 import muster
 from muster.gateway.client.run_state import holder, read_state
-from tests.muster_process import Muster
+from tests.muster_process import Muster, eventually
 from tests.ray.programs import ROOT, keepers_of, until_gone
 from tests.ray.ray_head import RayHead
 
@@ -28,6 +28,8 @@ OPTIONS: dict[str, Any] = {
     "insecure": True,
 }
 _WORDS = "import os, sys, json, muster\nstorage, address, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])\n"
+
+_ACTORS = "import ray\nray.init(address, log_to_driver=False)\nprint(ray.util.list_named_actors(all_namespaces=True))"
 
 
 @pytest.fixture(scope="module")
@@ -230,6 +232,13 @@ except muster.NotRunning as error:
     kafka.stop()  # it has ended, as wanted
 
 
+def test_no_time_to_stop(head: RayHead, shared: Path, kafka: muster.Cluster) -> None:
+    """``muster up`` is killed, and would leave its actors on the Ray."""
+    kafka.stop(0)
+    assert driver(_ACTORS, head, shared) == ["[]"]
+    assert holder(shared) is None
+
+
 def test_with_and_muster_down(head: RayHead, shared: Path) -> None:
     source = """
 with muster.start(storage, address=address, **options) as kafka:
@@ -240,13 +249,7 @@ with muster.start(storage, address=address, **options) as kafka:
     muster.start(shared, address=head.address, **OPTIONS)
     down = [sys.executable, "-m", "muster.gateway.cli.main", "down", "--storage", str(shared)]
     subprocess.run(down, check=True, timeout=_RUN_S, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    source = """
-import ray
-ray.init(address, log_to_driver=False)
-while ray.util.list_named_actors(all_namespaces=True):
-    pass
-"""
-    assert driver(source, head, shared) == []
+    assert eventually(lambda: driver(_ACTORS, head, shared), lambda actors: actors == ["[]"], "the actor has ended")
 
 
 def test_one_that_muster_up_started(head: RayHead, tmp_path: Path) -> None:

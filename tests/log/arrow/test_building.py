@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from muster.actors.log.errors import MessageTooLarge
 from muster.actors.log.format.arrow import building
 from muster.actors.log.format.arrow.building import build_columns, stamp
-from muster.actors.log.format.batch import HEADER_BYTES, check_client_batch, crc_matches, read_header
+from muster.actors.log.format.batch import HEADER_BYTES, NO_TIMESTAMP, check_client_batch, crc_matches, read_header
 from muster.actors.log.format.compression import CODECS, LZ4, NO_COMPRESSION
 from muster.actors.log.format.records import build_batch, read_records
 from tests.log.arrow.batches import ALL, NOW_MS, columns_as_rows, table_of
@@ -78,10 +78,13 @@ def test_timestamps_and_headers_of_each_record(rows: list[Any], max_bytes: int) 
         some = rows[start : start + count]
         for index, (timestamp, key, value, fields) in enumerate(some):
             builder.append(index, timestamp, key, value, fields)
-        theirs = builder.build()
-        assert batch[12:16] == b"\xff" * 4
-        assert batch[:12] + batch[16:] == theirs[:12] + theirs[16:]  # it has epoch 0 of the leader, Java's client -1
-        assert read_header(batch).max_timestamp_ms == max(row[0] for row in some)
+        theirs, header = builder.build(), read_header(batch)
+        if some[0][0] != NO_TIMESTAMP:  # it takes the first other one for the batch's
+            assert batch == theirs
+        assert (header.base_timestamp_ms, header.max_timestamp_ms) == (some[0][0], max(row[0] for row in some))
+        assert [(record.timestamp_ms, record.key, record.value) for record in read_records(batch, header)] == [
+            row[:3] for row in some
+        ]
         assert len(batch) <= max_bytes or count == 1
         start += count
     assert start == len(rows)

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ray.data._internal.datasource.kafka_datasource import KAFKA_MSG_SCHEMA
 
 from muster.actors.log.errors import CorruptMessage, MessageTooLarge, UnsupportedCompression
 from muster.actors.log.format.arrow import reading
@@ -202,6 +201,8 @@ def test_mixed_codecs_and_large_records() -> None:
 
 
 def test_the_columns_are_those_of_rays_read_kafka() -> None:
+    from ray.data._internal.datasource.kafka_datasource import KAFKA_MSG_SCHEMA  # loads pandas
+
     assert {field.name: field.type for field in SCHEMA} == {field.name: field.type for field in KAFKA_MSG_SCHEMA}
 
 

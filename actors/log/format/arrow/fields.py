@@ -101,12 +101,10 @@ def _starts(words: Words, room: Buffer, at: Int64s, counts: Int64s) -> Int64s:
 
 @cache
 def _steps() -> Int64s:
-    """Return the size of a record, its length included, by the first word of it; 0 if that has not the whole length."""
+    """Return the size of a record, its length included, by its first word; 0 if the length has more than two bytes."""
     words = np.arange(1 << 16, dtype=np.int64)
     low, high = words & 0xFF, words >> 8
-    steps = np.where(low < 0x80, 1 + (low >> 1), np.where(high < 0x80, 2 + ((low & 0x7F) >> 1) + (high << 6), 0))
-    steps[low & 1 == 1] = 0
-    return steps
+    return np.where(low < 0x80, 1 + (low >> 1), np.where(high < 0x80, 2 + ((low & 0x7F) >> 1) + (high << 6), 0))
 
 
 def _chain(room: Buffer, at: int, count: int) -> Iterator[int]:
