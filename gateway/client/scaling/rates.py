@@ -23,26 +23,24 @@ class PartitionLag(NamedTuple):
     topic: str
     partition: int
     committed: int | None
-    """The committed offset; None if there is none, but records that nobody may have read."""
+    """The committed offset; None if there is none."""
     end: int | None
     """The end of the log; None if it is unknown."""
     lag_s: float | None
     """The age of the oldest unread record; None if it is unknown."""
     member_id: str | None = None
     """The member that has the partition, if that is known: rates are then measured member by member."""
+    begin: int = 0
+    """The beginning of the log: where the group may begin if there is no committed offset."""
 
     @property
     def is_unread(self) -> bool:
         """Whether it has a record that is not committed, as far as is known."""
-        return bool(self.end) and (self.committed is None or self.committed < (self.end or 0))
+        return self.end is not None and self.end > (self.begin if self.committed is None else self.committed)
 
 
 def partition_lags(response: Mapping[str, Any]) -> list[PartitionLag]:
-    """Return the partitions of a response of ``GET /v1/groups/lag?group=G``.
-
-    Partitions that hold no records and have no committed offset are left out. Raises KeyError or TypeError for another
-    response.
-    """
+    """Return the partitions of a response of ``GET /v1/groups/lag?group=G``. Raises KeyError, TypeError for others."""
     return [
         PartitionLag(
             row["topic"],
@@ -51,9 +49,9 @@ def partition_lags(response: Mapping[str, Any]) -> list[PartitionLag]:
             row["end_offset"],
             row["lag_s"],
             row["member_id"],
+            (row["end_offset"] or 0) - (row["messages_without_commit"] or 0),
         )
         for row in response["partitions"]
-        if row["committed_offset"] is not None or row["messages_without_commit"] != 0
     ]
 
 
@@ -104,6 +102,30 @@ class Rates:
         self.arrives = False
         """Whether records came between the last two looks."""
         self._starts: dict[str | None, _Start] = {}
+        self._is_earliest: bool | None = None
+        """Whether members begin at the beginning of a log; None until one began where there was a record."""
+        self._without_commit: dict[Key, int] = {}
+        """The end, at the last look."""
+
+    def resolved(self, rows: Iterable[PartitionLag]) -> list[PartitionLag]:
+        """Return the rows with the offset where members begin, where there is no committed one.
+
+        That offset shows when the first one is committed: below what was the end before, their ``auto.offset.reset``
+        is earliest. Rows of partitions without a commit are left out if it is not, and unchanged while it is unknown.
+        """
+        found = []
+        before, self._without_commit = self._without_commit, {}
+        for row in rows:
+            key = row.topic, row.partition
+            if row.committed is not None and before.get(key):
+                self._is_earliest = row.committed < before[key]
+            if row.committed is None and row.is_unread:
+                self._without_commit[key] = row.end or 0
+            if row.committed is not None or row.end is None or self._is_earliest is None:
+                found.append(row)
+            elif self._is_earliest:
+                found.append(row._replace(committed=row.begin))
+        return found
 
     def start_anew(self) -> None:
         """Forget offsets, and times; not the rate of a member."""

@@ -53,6 +53,9 @@ class Sizing:
     needed to keep up with what arrives. It shrinks once fewer members were enough for ``down_s``, and to ``low`` after
     ``idle_s`` without an unread or a new record. While the end of a partition's log is unknown, it keeps its size.
 
+    Records in a partition without a committed offset are for one member, until it shows whether members begin at the
+    beginning of logs: then they are unread like others, or count no more.
+
     Members have to commit more often than every 0.7 ``target_s``: what they have read and not committed counts as
     unread.
     """
@@ -108,6 +111,7 @@ class Sizing:
             self._grew_s, self._grows = now_s, False
         self._looked_s = now_s
         all_read = not self._grows and now_s - self._grew_s >= self.start_s
+        rows = self._rates.resolved(rows)
         self._rates.look(now_s, rows, members, smooth_s=_SMOOTH * self.target_s, all_read=all_read)
         self._size = self._bounded(self._decide(now_s, rows, self._bounded(self._size)))
         return self._size

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from muster.pool import PoolState
 from tests.ray.pool.kit import PARTITIONS, Kit, kill, until_workers, workers, writing
+
+pytestmark = pytest.mark.ring(name="ray")
 
 COUNT = 400
 OWNED_S = 10

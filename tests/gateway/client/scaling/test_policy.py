@@ -78,8 +78,10 @@ def quick(full: Serving, group: str, *urls: str, **more: Any) -> LagAutoscalingP
     return LagAutoscalingPolicy(group, urls or (full.http_url,), **times | more)
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "ray.serve"]
+def said(caplog: pytest.LogCaptureFixture, group: str) -> list[str]:
+    """Return what was logged about the group."""
+    messages = [record.getMessage() for record in caplog.records if record.name == "ray.serve"]
+    return [message for message in messages if f"group {group} " in message]
 
 
 class Readers:
@@ -133,10 +135,11 @@ def test_a_group_that_has_never_read_its_topic(full: Serving, fresh: Fresh) -> N
 
 def test_the_bounds_are_those_of_serve(full: Serving, fresh: Fresh) -> None:
     deployment = Deployment(quick(full, fresh("g")), capacity_adjusted_min_replicas=2)
-    deployment.until(lambda size: size == 2)
+    deployment.until(lambda _: deployment.policy._poller.lag is not None)
+    deployment.target_num_replicas = 0
     assert deployment.policy(deployment)[0] == 2
     deployment.capacity_adjusted_min_replicas, deployment.capacity_adjusted_max_replicas = 0, 1
-    deployment.until(lambda size: size < 2)
+    deployment.until(lambda _: deployment.policy(deployment)[0] == 1)
 
 
 def test_while_muster_is_gone_the_replicas_stay(
@@ -153,20 +156,20 @@ def test_while_muster_is_gone_the_replicas_stay(
     caplog.set_level(logging.WARNING, "ray.serve")
     url = f"http://127.0.0.1:{port}/metrics"
     deployment = Deployment(quick(full, group, url), target_num_replicas=3)
-    deployment.until(lambda _: bool(said(caplog)))
+    deployment.until(lambda _: bool(said(caplog, group)))
     poller, polls = deployment.policy._poller, iter(range(30))
     deployment.until(lambda size: size == 3 and next(polls) == 29)
-    assert len(said(caplog)) == 1
-    assert f"the lag of group {group} is unknown" in said(caplog)[0]
-    assert f"http://127.0.0.1:{port}: [Errno 111] Connection refused" in said(caplog)[0]
+    assert len(said(caplog, group)) == 1
+    assert f"the lag of group {group} is unknown" in said(caplog, group)[0]
+    assert f"http://127.0.0.1:{port}: [Errno 111] Connection refused" in said(caplog, group)[0]
 
     runner, _ = full.run(start_http(gateway_app(full.gateway), "127.0.0.1", port, max_connections=8))
     deployment.until(lambda _: poller.lag is not None)
-    assert said(caplog)[1:] == [f"Muster: the lag of group {group} is known again, from http://127.0.0.1:{port}"]
+    assert said(caplog, group)[1:] == [f"Muster: the lag of group {group} is known again, from http://127.0.0.1:{port}"]
     Member(full.connect(), group).commit((topic, 0, 3))
     deployment.until(lambda size: size == 0)
     full.run(runner.cleanup())
-    deployment.until(lambda _: len(said(caplog)) == 3)
+    deployment.until(lambda _: len(said(caplog, group)) == 3)
     deployment.until(lambda size: size == 2, lambda: setattr(deployment, "target_num_replicas", 2))
 
 
@@ -175,7 +178,7 @@ def test_any_gateway_will_do(full: Serving, fresh: Fresh, caplog: pytest.LogCapt
     policy = quick(full, group, "http://127.0.0.1:1", f" {full.http_url}/ ", "http://127.0.0.1:2")
     Deployment(policy, 1).until(lambda size: size == 0)
     assert policy._poller._urls[0] == full.http_url
-    assert not said(caplog)
+    assert not said(caplog, group)
 
 
 def test_a_muster_that_hangs_blocks_nobody(full: Serving, fresh: Fresh) -> None:
@@ -188,9 +191,10 @@ def test_a_muster_that_hangs_blocks_nobody(full: Serving, fresh: Fresh) -> None:
 
 
 def test_another_server_is_no_unknown_group(full: Serving, fresh: Fresh, caplog: pytest.LogCaptureFixture) -> None:
-    deployment = Deployment(quick(full, fresh("g"), f"{full.http_url}/elsewhere"), 4)
-    assert deployment.until(lambda _: bool(said(caplog))) == 4
-    assert "HTTP 404, not from Muster" in said(caplog)[0]
+    group = fresh("g")
+    deployment = Deployment(quick(full, group, f"{full.http_url}/elsewhere"), 4)
+    assert deployment.until(lambda _: bool(said(caplog, group))) == 4
+    assert "HTTP 404, not from Muster" in said(caplog, group)[0]
 
 
 @pytest.mark.usefixtures("only_users")
@@ -237,24 +241,26 @@ def test_a_refused_login_is_logged_once_without_the_secret(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(f"MUSTER_HTTP_{name}", value)
-    deployment = Deployment(quick(full, fresh("g")), 3)
-    assert deployment.until(lambda _: bool(said(caplog))) == 3
-    assert reason in said(caplog)[0]
+    group = fresh("g")
+    deployment = Deployment(quick(full, group), 3)
+    assert deployment.until(lambda _: bool(said(caplog, group))) == 3
+    assert reason in said(caplog, group)[0]
     assert "a-secret" not in caplog.text
-    assert ("see MUSTER_HTTP_TOKEN in the environment" in said(caplog)[0]) is reason.startswith("HTTP")
+    assert ("see MUSTER_HTTP_TOKEN in the environment" in said(caplog, group)[0]) is reason.startswith("HTTP")
 
 
 def test_a_response_that_makes_no_sense_changes_nothing(
     full: Serving, fresh: Fresh, caplog: pytest.LogCaptureFixture
 ) -> None:
-    deployment = Deployment(quick(full, fresh("g"), poll_s=1_000.0), 3)
+    group = fresh("g")
+    deployment = Deployment(quick(full, group, poll_s=1_000.0), 3)
     poller = deployment.policy._poller
     deployment.until(lambda _: poller.lag is not None)
     assert poller.lag is not None
     nonsense: Any = [PartitionLag("t", 0, 1, None, 0.0)._replace(end="7")]  # type: ignore[arg-type]
     deployment.target_num_replicas, poller.lag = 3, poller.lag._replace(rows=nonsense)
     assert deployment.step() == 3
-    assert "makes no sense" in said(caplog)[0]
+    assert "makes no sense" in said(caplog, group)[0]
 
 
 def test_the_thread_ends_with_the_policy(full: Serving, fresh: Fresh) -> None:
@@ -279,17 +285,28 @@ def test_the_thread_ends_with_the_policy(full: Serving, fresh: Fresh) -> None:
         ({"poll_s": 0}, "poll_s"),
         ({"target_s": 0}, "target_s"),
         ({"idle_s": -1}, "idle_s"),
+        ({"start_s": "20"}, "'str'"),
+        ({"http": [7]}, "'int'"),
+        ({"http": ["http://[::1"]}, "IPv6"),
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused(arguments: dict[str, Any], named: str) -> None:
+def test_what_cannot_be_changes_nothing_and_is_logged(
+    arguments: dict[str, Any], named: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception in the constructor would keep Serve's controller from updating any application."""
+    policy = LagAutoscalingPolicy(**{"group": "g", "http": ["http://h:1"]} | arguments)
+    assert Deployment(policy, 5).step() == 5
+    assert named in caplog.text
     with pytest.raises(InvalidScaling, match=named):
-        LagAutoscalingPolicy(**{"group": "g", "http": ["http://h:1"]} | arguments)
+        policy.check()
 
 
 def test_one_url_needs_no_list() -> None:
     one: Any = "http://h:1"
-    assert LagAutoscalingPolicy("g", one)._poller._urls == [one]
+    policy = LagAutoscalingPolicy("g", one)
+    policy.check()
+    assert policy._poller._urls == [one]
 
 
 @pytest.fixture

@@ -208,14 +208,37 @@ def test_an_unknown_end_does_not_hide_what_is_unread_elsewhere() -> None:
     assert sizing.look(0, [row(5, 6, 0.0, 1), row(5, None, None)], 0) == 1
 
 
-def test_records_without_a_commit_are_for_one_member() -> None:
-    """Nobody knows whether the group will read them: it may begin at the end."""
+def test_records_without_a_commit_are_for_one_member_while_nobody_knows_who_reads_them() -> None:
+    """Neither is a group whose consumers begin at the end stopped before it has begun."""
     sizing = Sizing()
     sizes = [sizing.look(0, [], 0)]
     for now_s in range(1, 200):
         rows = [row(None, 1_000_000, None, partition) for partition in range(8)]
         sizes.append(sizing.look(now_s, rows, sizes[-1]))
     assert sizes == [0, *[1] * 199]
+
+
+def test_a_group_that_begins_at_the_beginning_needs_members_for_all_partitions() -> None:
+    """Its first member reads one after the other, so that most have no commit yet."""
+    sizing, sizes = Sizing(), [0]
+    for now_s in range(40):
+        first = row(100 * now_s or None, 1_000_000, None)
+        sizes.append(sizing.look(now_s, [first, *(row(None, 10_000, None, each) for each in range(1, 5))], sizes[-1]))
+    assert sizes[-1] == 5
+
+
+def test_a_group_that_begins_at_the_end_is_stopped_when_it_has_read_what_came() -> None:
+    sizing, sizes = Sizing(idle_s=10), [0]
+    for now_s in range(40):
+        first = row(None, 1_000, None) if now_s < 5 else row(1_001, 1_001)
+        sizes.append(sizing.look(now_s, [first, row(None, 10_000, None, 1)], sizes[-1]))
+    assert sizes == [0, *[1] * 15, *[0] * 25]
+
+
+def test_a_log_whose_records_were_deleted_is_not_unread() -> None:
+    sizing = Sizing()
+    assert sizing.look(0, [row(None, 10, None)._replace(begin=10)], 0) == 0
+    assert sizing.look(1, [row(None, 11, None)._replace(begin=10)], 0) == 1
 
 
 def test_members_are_not_stopped_before_it_is_known_what_one_does() -> None:
@@ -248,7 +271,7 @@ def test_waiting_begins_when_the_members_are_there() -> None:
     sizing, members = Sizing(high=16, start_s=20), 1
     sizes: list[int] = []
     for now_s in range(120):
-        more = 2_000 * max(now_s - 60, 0)
+        more = 2_000 * max(now_s - 76, 0)
         rows = [row(100 * now_s, 150 * now_s + 100 + more, None, partition) for partition in range(16)]
         members = 1 if now_s < 60 else members if now_s < 75 else sizes[74] if now_s < 76 else sizes[-1]
         sizes.append(sizing.look(now_s, rows, members))
@@ -381,8 +404,9 @@ def test_rows_of_a_response() -> None:
         ]
     }
     assert partition_lags(response) == [
-        PartitionLag("t", 0, 3, 7, 1.5, "m"),
-        PartitionLag("t", 2, None, 7, None),
+        PartitionLag("t", 0, 3, 7, 1.5, "m", 7),
+        PartitionLag("t", 1, None, 7, None, None, 7),
+        PartitionLag("t", 2, None, 7, None, None, 0),
         PartitionLag("t", 3, None, None, None),
     ]
 
