@@ -24,6 +24,7 @@ from muster.gateway.client.errors import MusterError, NoResponse, NotRunning
 _WORK = "muster.gateway.client.up_actor"
 """The module with what can be done; it imports Ray."""
 _CONNECT_S = 5.0
+_CLIENT_ATTEMPTS = 3
 _REMEDY = "; check the address, and set RAY_AUTH_MODE=token if that Ray requires a token"
 _CONNECTING = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 _TLS = ("RAY_USE_TLS", "RAY_TLS_")
@@ -118,17 +119,31 @@ def _no_ray(address: str, why: str) -> NoResponse:
 def _carry_out(address: str, function: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
     import ray
 
-    # Ray Client takes no class of ours.
-    options: dict[str, Any] = {} if "://" in address else {"job_config": job_config()}
-    try:
-        ray.init(address=address, log_to_driver=False, configure_logging=False, **options)
-    except Exception as error:  # of many kinds
-        raise _no_ray(address, first_line(error)) from error
+    _connect(address)
     try:
         found: Mapping[str, Any] = getattr(import_module(_WORK), function)(**request)
         return found
     finally:
         ray.shutdown()
+
+
+def _connect(address: str) -> None:
+    """Connect this process. Ray Client is tried again: on a busy head, the server that starts for it may give up."""
+    import ray
+
+    is_client = "://" in address
+    workers: dict[str, Any] = {} if is_client else {"job_config": job_config()}  # Ray Client takes no class of ours
+    for attempts_left in reversed(range(_CLIENT_ATTEMPTS if is_client else 1)):
+        try:
+            ray.init(address=address, log_to_driver=False, configure_logging=False, **workers)
+        except ConnectionAbortedError as error:
+            if not attempts_left:
+                raise _no_ray(address, last_line(error)) from error
+            ray.shutdown()
+        except Exception as error:  # of many kinds
+            raise _no_ray(address, first_line(error)) from error
+        else:
+            return
 
 
 def main() -> None:
