@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-import ray
 
 from muster.gateway.client.cluster import Cluster
 from tests.muster_process import Muster
 from tests.ray.pool.kit import Kit
-from tests.ray_head import RayHead
+from tests.ray_head import connected
 
 
 @pytest.fixture(scope="package")
@@ -24,10 +23,8 @@ def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
 @pytest.fixture(scope="package")
 def on_ray() -> Iterator[None]:
     """Connect to a Ray of its own."""
-    with RayHead() as head:
-        ray.init(head.address, log_to_driver=False, configure_logging=False)
+    with connected():
         yield
-        ray.shutdown()
 
 
 @pytest.fixture

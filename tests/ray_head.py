@@ -5,19 +5,21 @@ Nothing is written into the home directory, as the Ray has no token, and nothing
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 from pytest_muster.bound import bound
 
 ENVIRONMENT = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
-"""Variables for every process that uses it, to be set before it imports Ray."""
+"""Variables of every process that uses it, set while it runs."""
 _QUIET = {"RAY_memory_monitor_refresh_ms": "0", "RAY_worker_niceness": "0"}
 _STOP_S = 60
 
@@ -30,6 +32,7 @@ class RayHead:
         self.address = ""
 
     def __enter__(self) -> Self:
+        self._before = {name: os.environ.get(name) for name in ENVIRONMENT}
         os.environ.update(ENVIRONMENT)
         self._temp_dir = Path(tempfile.mkdtemp(prefix="mr-", dir="/tmp"))
         command = [sys.executable, "-m", "tests.ray_head", str(self._temp_dir), str(self._cpus)]
@@ -55,6 +58,24 @@ class RayHead:
         self._process.stdin.close()
         self._process.wait(_STOP_S)
         shutil.rmtree(self._temp_dir, ignore_errors=True)
+        for name, value in self._before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def connected() -> Iterator[None]:
+    """Connect this process to a Ray of its own."""
+    with RayHead() as head:
+        import ray  # it reads the environment
+
+        ray.init(head.address, log_to_driver=False, configure_logging=False)
+        try:
+            yield
+        finally:
+            ray.shutdown()
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +12,18 @@ from muster.gateway.client.cluster import Cluster
 from muster.pool import Sizing
 from tests.muster_process import eventually
 from tests.ray.pool.kit import Kit, kill, registered, until_workers, writing
-from tests.ray_fixtures import on_ray
-
-__all__ = ["on_ray"]
+from tests.ray_head import connected
 
 COUNT = 400
 OWNED_S = 20
 """The session timeout is 45 s, and members of the consumer protocol have a heartbeat each 5 s."""
+
+
+@pytest.fixture(scope="module")
+def on_ray() -> Iterator[None]:
+    """Connect to a Ray of its own."""
+    with connected():
+        yield
 
 
 @pytest.mark.timeout(300)

@@ -70,13 +70,18 @@ def test_replicas_consume_and_serve_requests(kit: Kit, serve: Any, run: Callable
 
 
 def test_a_replica_that_ends_commits_its_batch_and_leaves(kit: Kit, serve: Any, run: Callable[..., Any]) -> None:
-    """An ingress, whose class is wrapped by Serve, has them as well."""
-    from fastapi import FastAPI
+    """An ingress, which Serve makes a class of its own from the deployment's."""
+
+    async def app(scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+        assert scope["type"] == "lifespan"
+        while (await receive())["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        await send({"type": "lifespan.shutdown.complete"})
 
     write, cluster = writing(kit.out, each_s=0.1), kit.cluster
 
     @serve.deployment(**SETTINGS)
-    @serve.ingress(FastAPI())
+    @serve.ingress(lambda: app)
     class Readers(Consumer):
         def __init__(self, *settings: Any) -> None:
             super().__init__(*settings, cluster=cluster, max_records=20)

@@ -162,7 +162,7 @@ class Loop:
 
     def _await(self, job: Job) -> None:
         """Wait until the batch is handled. A long one is waited for with polls, which also serve rebalances."""
-        if job.done.wait(_LONG_S):
+        if job.done.wait(min(_LONG_S, self._settings.max_poll_interval_s / 4)):
             return
         try:
             while not job.done.is_set():

@@ -70,8 +70,8 @@ def start(
 
     ``handle`` gets up to ``max_records`` records as a table with the columns of ``ray.data.read_kafka``: topic,
     partition, offset, timestamp, timestamp_type, key, value, headers. Offsets are committed after it returns: at least
-    once. Of a class, each worker makes one instance, which is called. It runs in a thread of its own, always the same;
-    the member stays in the group however long it takes.
+    once. Of a class, each worker makes one instance, which is called; if that cannot be made, the pool fails. It runs
+    in a thread of its own, always the same; the member stays in the group however long it takes.
 
     A batch that fails ``attempts`` times goes record by record, once each, and what still fails to the topic
     ``dead_letters``, with headers ``dead_letter.error``, ``.topic``, ``.partition``, ``.offset``, ``.timestamp``,

@@ -130,6 +130,17 @@ def test_committed_records_of_a_log(log: Log, data: st.DataObject) -> None:
     assert next_offset == max(first, log.end if log.batches else 0)
 
 
+def test_every_range() -> None:
+    """Batches of one, two and three records, with gaps."""
+    rows = [Row(0, 0, None, b"a"), Row(1, 0, None, b"b"), Row(2, 0, None, b"c")]
+    content = b"".join((batch_of(2, rows[:1]), batch_of(4, rows[:2]), batch_of(6, rows)))
+    for first in range(11):
+        for end in range(11):
+            table, next_offset = table_of(content, first, end, columns=["offset"])
+            assert table["offset"].to_pylist() == [at for at in (2, 4, 5, 6, 7, 8) if first <= at < end]
+            assert next_offset == max(first, 9)
+
+
 @given(log=logs(), data=st.data())
 def test_the_last_batch_may_be_cut(log: Log, data: st.DataObject) -> None:
     content = b"".join(log.batches)

@@ -33,7 +33,7 @@ MAX_RECORDS = 1 << 17
 """Records of a batch, and rows whose numbers are in memory at once."""
 _NO_EPOCH = -1
 _MAX_TIMESTAMP_MS = (1 << 63) - 2
-"""Its difference to none has 64 bits."""
+"""Its difference to NO_TIMESTAMP still fits into 64 bits."""
 _MAX_RECORDS_BYTES = (1 << 31) - 1 - (HEADER_BYTES - LENGTH_OVERHEAD)
 """The length of a batch has 32 bits."""
 
