@@ -72,7 +72,8 @@ def main(bootstrap: str, http: list[str], group: str, topic: str) -> None:
     )
     serve.start(proxy_location="Disabled")
     config = {"bootstrap.servers": bootstrap, "group.id": group}
-    serve.run(Reader.options(autoscaling_config=scaling).bind(config, topic), route_prefix=None)  # type: ignore[attr-defined]
+    reader: Any = Reader
+    serve.run(reader.options(autoscaling_config=scaling).bind(config, topic), route_prefix=None)
     try:
         follow()
     finally:

@@ -41,7 +41,7 @@ class _Context(Protocol):
 
 
 class LagAutoscalingPolicy:
-    """Wants as many replicas as the consumer group needs members to read its records in time.
+    """Sets as many replicas as the consumer group needs members to read its records in time.
 
     For Serve's ``AutoscalingPolicy(policy_function=LagAutoscalingPolicy, policy_kwargs={...})``. Each replica has to be
     a member of the group. At 0 replicas, one is started as soon as a record is unread; the bounds are Serve's
