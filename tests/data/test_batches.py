@@ -109,6 +109,75 @@ def test_a_batch_that_fails_is_not_committed(
     assert len(values_of(muster.bootstrap, target)) == 10
 
 
+def test_a_commit_that_failed_is_not_repeated(
+    muster: Muster, driver: Driver, kafka: Cluster, source: str, target: str, fresh: Callable[[str], str]
+) -> None:
+    """It may have succeeded: the response was lost."""
+    group = fresh("copy")
+
+    def lose_response() -> list[Any]:
+        import muster.data
+        from muster.gateway.client.errors import NoResponse
+        from muster.gateway.client.kafka.transaction import TransactionalProducer
+
+        producer: Any = TransactionalProducer
+        end = producer._end
+        found: list[Any] = []
+
+        def lost(self: Any, *, is_committed: bool) -> None:
+            end(self, is_committed=is_committed)
+            if len(found) == 1:
+                raise NoResponse("coordinator", "lost")
+
+        producer._end = lost
+        try:
+            with muster.data.batch(source, group=group, cluster=kafka, max_records=10) as batch:
+                found.append(batch.id)
+                batch.write(batch.dataset, target)
+                try:
+                    batch.commit()
+                except NoResponse:
+                    found.append("lost")
+            try:
+                batch.commit()
+            except ValueError as error:
+                found.append(str(error))
+        finally:
+            producer._end = end
+        with muster.data.batch(source, group=group, cluster=kafka, max_records=10) as batch:
+            found.append(batch.id)
+            batch.write(batch.dataset, target)
+        return found
+
+    assert driver.run(lose_response) == [
+        1,
+        "lost",
+        "batch 1 may have been committed when its commit failed; ask for the next batch",
+        2,
+    ]
+    assert len(values_of(muster.bootstrap, target)) == 20
+
+
+def test_all_offsets_of_the_topics_are_committed_again(
+    muster: Muster, driver: Driver, kafka: Cluster, fresh: Callable[[str], str]
+) -> None:
+    """Each expires by itself, in a group without members: also that of a partition without records."""
+    source, group = muster.topic(fresh("in"), partitions=2), fresh("copy")
+    produce(muster.bootstrap, source, range(4), 2)
+
+    def metadata() -> list[str]:
+        import muster.data
+        from muster.gateway.client.kafka.offsets import committed
+
+        with muster.data.batch(source, group=group, cluster=kafka):
+            pass
+        produce(kafka.bootstrap, source, [4], 2)
+        with muster.data.batch(source, group=group, cluster=kafka), kafka.coordinator(group, "test") as coordinator:
+            return [each.metadata for _, each in sorted(committed(coordinator, group).items())]
+
+    assert driver.run(metadata) == ['{"muster.batch":2,"end":3}', '{"muster.batch":2}']
+
+
 def test_a_group_with_members_is_refused(
     muster: Muster, driver: Driver, kafka: Cluster, source: str, target: str, fresh: Callable[[str], str]
 ) -> None:

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from muster.gateway.client.cluster import Cluster
 from muster.gateway.client.errors import OffsetOutOfRange, UnknownTopic
 from tests.data.driver import Driver
-from tests.data.topics import delete_records, fetched_bytes, produce, produce_in_transaction
+from tests.data.topics import delete_records, fetched_bytes, make_again, produce, produce_in_transaction
 from tests.muster_process import Muster
 
 pytestmark = pytest.mark.ring(name="ray")
@@ -184,6 +184,38 @@ def test_every_byte_counts_under_the_group(
     assert len(driver.run(values, kafka, topic, group)) == 3000
     found = fetched_bytes(muster, topic)
     assert found.keys() == {f"{group} same_connection"}
+
+
+def test_a_quota_slows_it_down_and_does_not_end_it(
+    muster: Muster, driver: Driver, kafka: Cluster, fresh: Callable[[str], str]
+) -> None:
+    """A response that is throttled has no partitions."""
+    topic, group = muster.topic(fresh("quota")), fresh("slow")
+    produce(muster.bootstrap, topic, range(20_000), 1)
+    muster.cli("quotas", "set", "--client-id", f"muster-data-{group}", "--consumer-rate", "100KiB/s")
+    assert len(driver.run(values, kafka, topic, group)) == 20_000
+
+
+def test_a_topic_that_was_made_again_with_less(
+    muster: Muster, driver: Driver, kafka: Cluster, fresh: Callable[[str], str]
+) -> None:
+    topic, bootstrap = muster.topic(fresh("again")), muster.bootstrap
+    produce(bootstrap, topic, range(10), 1)
+
+    def read() -> None:
+        from ray.exceptions import RayTaskError
+
+        import muster.data
+
+        dataset = muster.data.read(topic, group="g", cluster=kafka)
+        make_again(bootstrap, topic, range(3))
+        try:
+            dataset.count()
+        except RayTaskError as error:
+            raise error.cause from None
+
+    with pytest.raises(OffsetOutOfRange, match=r"was to be read to offset 9, but its log ends at 3: the topic was"):
+        driver.run(read)
 
 
 def test_processes_that_are_killed_while_it_reads(

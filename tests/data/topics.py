@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.muster_process import Muster
+from tests.muster_process import Muster, eventually
 
 
 def produce(bootstrap: str, topic: str, values: Iterable[int], partitions: int, linger_ms: int = 20) -> None:
@@ -40,6 +40,14 @@ def delete_records(bootstrap: str, topic: str, before_offset: int) -> None:
     """Delete the first records of partition 0."""
     admin, place = AdminClient({"bootstrap.servers": bootstrap}), TopicPartition(topic, 0, before_offset)
     admin.delete_records([place])[place].result(60)
+
+
+def make_again(bootstrap: str, topic: str, values: Iterable[int]) -> None:
+    """Delete the topic, create it with one partition, and write the numbers."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(60)
+    eventually(lambda: admin.create_topics([NewTopic(topic, 1)])[topic].result(60), lambda _: True, "it is created")
+    produce(bootstrap, topic, values, 1)
 
 
 def consume(bootstrap: str, topic: str, partitions: int) -> list[list[int]]:

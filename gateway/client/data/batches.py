@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _DESCRIBE_GROUPS, _DESCRIBE_CONSUMER_GROUPS = (15, 5), (69, 0)
 _POLL_S = 0.2
+_REFRESH_S = 3600.0
+"""Offsets are committed again after this time, also if there is nothing to read."""
 _MAX_NAMED = 5
 
 
@@ -43,6 +45,7 @@ class Batch:
         self.ranges = ranges
         """The ranges that it reads, by topic and partition; empty if there was nothing to read."""
         self.is_committed = False
+        self._has_failed = False
 
     @property
     def dataset(self) -> Dataset:
@@ -85,25 +88,34 @@ class Batch:
         """Send the output and commit the ends of the ranges, in one transaction.
 
         Raises Fenced, GroupHasMembers, RecordTooLarge, Refused or NoResponse: then it is not committed, or, after
-        NoResponse, perhaps. To begin again tells.
+        NoResponse, perhaps. It cannot be committed again: the next batch of the group tells.
         """
         self._check_open()
         if self.ranges or self._output:
             self._driver.check_alone()
+            self._has_failed = True  # unless it is known to have succeeded
             self._driver.producer.transact(self._output, self._driver.group, done(self.id, self.ranges))
+            self._has_failed = False
         self.is_committed = True
         self._output.clear()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not been committed, nor tried to."""
+        return not (self.is_committed or self._has_failed)
 
     def _check_open(self) -> None:
         if self.is_committed:
             raise ValueError(f"batch {self.id} is committed")
+        if self._has_failed:
+            raise ValueError(f"batch {self.id} may have been committed when its commit failed; ask for the next batch")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            if kind is None and not self.is_committed:
+            if kind is None and self.is_open:
                 self.commit()
         finally:
             self._driver.close()
@@ -124,6 +136,7 @@ class Driver:
         self._topics, self._max_records, self._rows_per_task = topics, max_records, rows_per_task
         self.producer = TransactionalProducer(cluster, f"muster-data-{group}", self.client_id)
         self._leaders = Leaders(cluster, self.client_id)
+        self._refreshed_s = -_REFRESH_S
         try:
             self.check_alone()
             self.producer.begin()
@@ -137,9 +150,9 @@ class Driver:
         while True:
             with self.cluster.coordinator(self.group, self.client_id) as coordinator:
                 offsets = committed(coordinator, self.group)
-            number, ranges = read_plan(offsets)
-            if not ranges and (ranges := cut(self._unread(offsets), self._max_records)):
-                self.producer.transact({}, self.group, planned(number, ranges))
+            number, ranges = read_plan(offsets, int(time.time()))
+            if not ranges:
+                ranges = self._plan(number, offsets)
             if ranges or time.monotonic() >= until_s:
                 return Batch(self, number, ranges, self._rows_per_task)
             time.sleep(min(_POLL_S, wait_s))
@@ -148,14 +161,29 @@ class Driver:
         """Whether the batch has as many records as it may: there may be more."""
         return sum(each.offsets for each in batch.ranges) >= self._max_records
 
-    def _unread(self, offsets: dict[TopicPartition, Committed]) -> tuple[Range, ...]:
+    def _plan(self, number: int, offsets: dict[TopicPartition, Committed]) -> tuple[Range, ...]:
+        """Return the ranges of the next batch, which are stored in the group; none if there is nothing to read."""
+        unread, known = self._unread(offsets)
+        ranges = cut(unread, self._max_records)
+        if ranges:
+            self.producer.transact({}, self.group, planned(number, ranges, known))
+        elif known and time.monotonic() - self._refreshed_s >= _REFRESH_S:
+            self.producer.transact({}, self.group, known)
+        else:
+            return ranges
+        self._refreshed_s = time.monotonic()
+        return ranges
+
+    def _unread(
+        self, offsets: dict[TopicPartition, Committed]
+    ) -> tuple[tuple[Range, ...], dict[TopicPartition, Committed]]:
+        """Return what is unread in the topics, and what is committed of them."""
         self._leaders.forget(self._topics)  # partitions may have been added
         partitions = [(topic, index) for topic in self._topics for index in self._leaders.partitions(topic)]
         starts = stable_offsets(self._leaders, partitions, EARLIEST)
         ends = stable_offsets(self._leaders, partitions, LATEST)
-        return between(
-            {each: max(offsets[each].offset, low) if each in offsets else low for each, low in starts.items()}, ends
-        )
+        begun = {each: max(offsets[each].offset, low) for each, low in starts.items() if each in offsets}
+        return between(starts | begun, ends), {each: offsets[each] for each in begun}
 
     def check_alone(self) -> None:
         """Raise GroupHasMembers: a commit in a transaction is not refused beside members (KIP-447)."""
@@ -192,7 +220,7 @@ def each_batch(driver: Driver, every_s: float, until: Callable[[Batch], bool] | 
             if until is not None and until(batch):
                 return
             yield batch
-            if not batch.is_committed:
+            if batch.is_open:
                 batch.commit()
             if not driver.is_full(batch):
                 time.sleep(max(0.0, began_s + every_s - time.monotonic()))

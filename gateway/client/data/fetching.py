@@ -29,8 +29,8 @@ _WAIT_MS = 500
 _FIRST_BYTES, _MIN_BYTES, _MAX_BYTES = 256 << 10, 4 << 10, 4 << 20
 _MARGIN = 1.1
 """Bytes that are requested, by those of the remaining records if they are as large as the ones before."""
-_EMPTY = 5
-"""Empty responses in succession after which a range has no more records: those to its end were compacted away."""
+_EMPTY_S = 30.0
+"""Time of empty responses after which a range has no more records: those to its end were compacted away."""
 _REGISTER_S = 300.0
 """Half of ``attribution.simple.ttl.ms``, the time for which Muster remembers who reads on a connection."""
 
@@ -94,10 +94,13 @@ class _Range:
 
     def _from_leader(self, connection: Connection) -> Iterator[pa.RecordBatch]:
         """Yield records until the range ends, or the leader has an error that may pass. Raises OSError."""
-        empty = 0
+        compacted, stuck = Patience(_EMPTY_S), Patience()
         self._send(connection, self._offset)
         while True:
-            (found,) = self._receive(connection).partitions
+            found = self._receive(connection)
+            if found is None:
+                self._send(connection, self._offset)
+                continue
             if found.error_code is ErrorCode.offset_out_of_range:
                 raise OffsetOutOfRange(self._deleted())
             if not check_or_later(found, f"{self._wanted.topic}-{self._wanted.partition} cannot be read"):
@@ -107,13 +110,17 @@ class _Range:
             if after is None and records:
                 raise CorruptRecords(f"{self._wanted.topic}-{self._wanted.partition}: no whole record batch")
             if after is None:
-                empty += found.last_stable_offset >= self._wanted.end
-                if empty >= _EMPTY:
+                if found.last_stable_offset < self._wanted.end:
+                    compacted.renew()
+                    if stuck.is_over:
+                        raise OffsetOutOfRange(self._short(found.last_stable_offset))
+                elif compacted.is_over:
                     self._offset = self._wanted.end
                     return
                 self._send(connection, self._offset)
                 continue
-            empty = 0
+            compacted.renew()
+            stuck.renew()
             self._note_size(len(records), after - self._offset)
             if after < self._wanted.end:
                 self._send(connection, after)  # it is under way while these records are decoded
@@ -122,11 +129,13 @@ class _Range:
                 return
 
     def _receive(self, connection: Connection) -> Any:
+        """Return the partition's part; None if it is to be requested again: a response that is throttled is empty."""
         response = connection.receive(*FETCH)
         if response.throttle_time:
             time.sleep(response.throttle_time / 1000)  # KIP-219: the client waits
-        check_or_later(response, f"{self._wanted.topic} cannot be read")
-        return response.responses[0]
+        if not check_or_later(response, f"{self._wanted.topic} cannot be read"):
+            raise ConnectionError(response.error_code.name.upper())
+        return next((each for topic in response.responses for each in topic.partitions), None)
 
     def _decoded(self, found: Any, records: bytes) -> Iterator[pa.RecordBatch]:
         aborted = [(each.producer_id, each.first_offset) for each in found.aborted_transactions or ()]
@@ -165,13 +174,20 @@ class _Range:
     def _note_size(self, size_bytes: int, offsets: int) -> None:
         self._bytes_per_offset = size_bytes / max(offsets, 1)
 
+    def _short(self, end_offset: int) -> str:
+        topic, partition, _, end = self._wanted
+        return (
+            f"{topic}-{partition} was to be read to offset {end - 1}, but its log ends at {end_offset}: the topic was "
+            "deleted and created again since, or its last records were lost"
+        )
+
     def _deleted(self) -> str:
         topic, partition, _, end = self._wanted
         (start,) = stable_offsets(self._leaders, [(topic, partition)], EARLIEST).values()
         return (
             f"records {self._offset} to {end - 1} of {topic}-{partition} were to be read, but its log begins at "
-            f"{start}: they were deleted; begin with those that are left, "
-            f"by start='earliest' or muster groups reset {self._group} --to-earliest"
+            f"{start}: they were deleted; begin with those that are left: a read by start='earliest', batches after "
+            f"muster groups reset-offsets {self._group} --topic {topic}:{partition} --to-earliest --execute"
         )
 
 

@@ -125,12 +125,16 @@ class Leaders:
         return found
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Connection, list[TopicPartition]]:
+        """Group the partitions; without those whose leader accepts no connection."""
         found: dict[Connection, list[TopicPartition]] = {}
-        for partition in partitions:
-            try:
-                found.setdefault(self.connection(partition), []).append(partition)
-            except OSError:  # it is left out, and asked for again
+        refusing: set[int] = set()
+        for topic, index in partitions:
+            if self._topics.get(topic, {}).get(index) in refusing:
                 continue
+            try:
+                found.setdefault(self.connection((topic, index)), []).append((topic, index))
+            except OSError:
+                refusing.add(self._topics[topic][index])
         return found
 
     def _describe(self, topic: str) -> None:

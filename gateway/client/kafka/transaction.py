@@ -101,7 +101,13 @@ class TransactionalProducer:
             raise
         if offsets or any(output.values()):
             self._has_begun = False  # unless it is known to have ended
-            self._end(is_committed=True)
+            try:
+                self._end(is_committed=True)
+            except Fenced as error:
+                raise Fenced(
+                    f"another producer with transactional id {self.transactional_id} has begun since; whether this "
+                    "transaction was committed before, the group's offsets tell"
+                ) from error
             self._has_begun = True
 
     def _add_partitions(self, output: Output) -> None:
@@ -115,9 +121,13 @@ class TransactionalProducer:
             "v3_and_below_topics": [{"name": name, "partitions": indexes} for name, indexes in by_topic.items()],
         }
         response = self._request(self._coordinator, ADD_PARTITIONS, body)
-        for topic in response.results_by_topic_v3_and_below:
-            for each in topic.results_by_partition:
-                self._check(each.partition_error_code, f"topic {topic.name}")
+        results = [
+            (each.partition_error_code, topic.name)
+            for topic in response.results_by_topic_v3_and_below
+            for each in topic.results_by_partition
+        ]
+        for error, name in sorted(results, key=lambda result: result[0] is ErrorCode.operation_not_attempted):
+            self._check(error, f"topic {name}")
 
     def _produce(self, output: Output) -> None:
         """Send the batches of each partition in their order, a request to each leader at a time."""

@@ -233,7 +233,7 @@ def test_members_of_the_consumer_protocol_are_evicted_as_well(kit: Kit) -> None:
     kit.until_owned(by=2)
     dead = next(each for each in kit.members() if each.client_id.endswith("-0"))
     kill(before[0])
-    kit.until_owned(without=dead.member_id, timeout_s=20)
+    kit.until_owned(without=dead.member_id, timeout_s=30)
     kit.until_handled(COUNT)
     kit.until_committed(COUNT)
     assert pool.status().evicted == 1

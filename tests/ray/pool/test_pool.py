@@ -12,7 +12,7 @@ from tests.ray.pool.kit import PARTITIONS, Kit, kill, until_workers, workers, wr
 pytestmark = pytest.mark.ring(name="ray")
 
 COUNT = 400
-OWNED_S = 10
+OWNED_S = 30
 """The session timeout is 45 s."""
 
 

@@ -41,7 +41,7 @@ def test_workers_go_on_without_their_supervisor(kit: Kit) -> None:
 
     dead = next(each for each in kit.members() if each.client_id.endswith("-1"))
     kill(before[1])
-    kit.until_owned(without=dead.member_id, timeout_s=20)
+    kit.until_owned(without=dead.member_id, timeout_s=30)
     assert until_workers(pool, 2)[0] == before[0]
 
 
@@ -53,7 +53,7 @@ def test_a_worker_that_dies_with_the_supervisor_is_replaced(kit: Kit) -> None:
     pid = pid_of(supervisor(pool))
     kill(before[0])
     kill(pid)
-    kit.until_owned(without=dead.member_id, timeout_s=20)
+    kit.until_owned(without=dead.member_id, timeout_s=30)
     after = until_workers(pool, 2)
     assert after[1] == before[1]
     assert sorted(each.client_id[-2:] for each in kit.members()) == ["-0", "-1"]
