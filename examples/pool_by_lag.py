@@ -21,7 +21,7 @@ from examples.own_ray import own_ray
 
 TOPIC, GROUP = "orders", "shipping"
 PARTITIONS = 8
-BURST = 8_000
+BURST = 12_000
 RECORD_S = 0.01
 """Time to handle a record: a worker handles a hundred in a second."""
 TARGET_S = 10.0
