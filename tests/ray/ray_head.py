@@ -70,16 +70,19 @@ class RayHead:
             )
         try:
             for port in (self.gcs, self.client, self.dashboard):
-                eventually(lambda port=port: self._listens(port), bool, f"port {port} is open", _START_S)
+                self._until_open(port)
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def _listens(self, port: int) -> bool:
+    def _until_open(self, port: int) -> None:
+        def is_open() -> bool:
+            with closing(socket.socket()) as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        eventually(lambda: is_open() or self._process.poll() is not None, bool, f"port {port} is open", _START_S)
         assert self._process.poll() is None, (self._folder / "ray.log").read_text()[-4000:]
-        with closing(socket.socket()) as probe:
-            return probe.connect_ex(("127.0.0.1", port)) == 0
 
     def __exit__(self, *_: object) -> None:
         process = psutil.Process(self._process.pid)
