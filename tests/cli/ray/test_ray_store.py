@@ -31,7 +31,7 @@ def test_a_cluster_that_serves_has_started(monkeypatch: pytest.MonkeyPatch) -> N
     address = SimpleNamespace(host="127.0.0.1", port=9092)
     gateway = {"broker": SimpleNamespace(host="127.0.0.1", port=9092, at=lambda _: address), "metrics_url": URL}
     method = SimpleNamespace(remote=lambda: [gateway])
-    monkeypatch.setattr(cluster, "_head", lambda: None)
+    monkeypatch.setattr(cluster, "head_node_id", lambda: None)
     monkeypatch.setattr(cluster, "detached", lambda *_, **__: SimpleNamespace(start=method, ready=method))
     monkeypatch.setattr(ray, "get", lambda found, **_: found)
     settings = ClusterSettings(
