@@ -88,6 +88,22 @@ def test_a_payload_that_unpacks_to_too_much_is_refused(codec: int) -> None:
         compression.decompress(codec, packed, len(value) - 1)
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_room_for_records_is_the_limit(codec: int) -> None:
+    value = bytes(range(256)) * 100
+    packed, room = memoryview(compression.compress(codec, value)), memoryview(bytearray(len(value) + 10))
+    assert compression.decompress_into(room, codec, packed) == len(value)
+    assert room == value + bytes(10)
+    assert compression.decompress_into(room[: len(value)], codec, packed) == len(value)
+    with pytest.raises(compression.DecompressedTooLarge):
+        compression.decompress_into(room[: len(value) - 1], codec, packed)
+    if codec != NONE:
+        with pytest.raises(CorruptMessage):
+            compression.decompress_into(room, codec, packed[:-9])
+    with pytest.raises(UnsupportedCompression):
+        compression.decompress_into(room, 5, packed)
+
+
 @pytest.mark.parametrize(
     ("content", "error"),
     [

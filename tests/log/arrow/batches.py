@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from muster.actors.log.format.arrow.reading import CREATE_TIME, LOG_APPEND_TIME, SCHEMA, read_columns
+from muster.actors.log.format.arrow.reading import CREATE_TIME, LOG_APPEND_TIME, read_columns
+from muster.actors.log.format.arrow.schema import SCHEMA
 from muster.actors.log.format.batch import HAS_LOG_APPEND_TIME, HEADER, HEADER_BYTES, crc_matches, read_header, seal
 from muster.actors.log.format.compression import compress
 from muster.actors.log.format.records import Headers, read_records

@@ -179,12 +179,34 @@ def test_columns_of_headers() -> None:
     wanted = [tuple((name.encode(), value) for name, value in fields or ()) for fields in content]
     keys = pa.nulls(5)
     whole = pa.array([[("before", b"")], *content, [("after", b"")]], HEADERS)
+    (batch,) = build_columns(None, keys[:2], NOW_MS, pa.array([[], content[0], *content[2:4]], HEADERS)[2:])
+    assert [record.headers for record in read_records(batch, read_header(batch))] == wanted[2:4]
     as_text = pa.array(
         [fields and [(k, v and v.decode()) for k, v in fields] for fields in content], pa.map_(pa.binary(), pa.string())
     )
     for column in (whole[1:-1], pa.chunked_array([whole[1:3], whole[3:6]]), pa.chunked_array([whole[1:6]]), as_text):
         (batch,) = build_columns(keys, keys, NOW_MS, column)
         assert [record.headers for record in read_records(batch, read_header(batch))] == wanted
+
+
+def test_headers_that_are_null_may_have_a_content() -> None:
+    fields = pa.array(
+        [{"key": "a", "value": b"1"}, {"key": "b", "value": b"2"}], pa.struct([HEADERS.key_field, HEADERS.item_field])
+    )
+    assert fields.type.names == ["key", "value"]
+    buffers = [pa.py_buffer(bytes([0b10])), pa.py_buffer(np.array([0, 1, 2], np.int32))]
+    column = pa.Array.from_buffers(HEADERS, 2, buffers, children=[fields])
+    (batch,) = build_columns(None, pa.nulls(2), NOW_MS, column)
+    assert [record.headers for record in read_records(batch, read_header(batch))] == [(), ((b"b", b"2"),)]
+
+
+@pytest.mark.parametrize("step_ms", [0, 1, 3_600_000, -1])
+@pytest.mark.parametrize("max_bytes", range(500, 530))
+def test_timestamps_take_room(max_bytes: int, step_ms: int) -> None:
+    timestamps = pa.array(NOW_MS + np.arange(200) * step_ms)
+    batches = build_columns(None, pa.array([b"v"] * 200), timestamps, max_bytes=max_bytes)
+    assert sum(counts_of(batches)) == 200
+    assert max(map(len, batches)) <= max_bytes
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from muster.actors.log.errors import CorruptMessage, LogError, UnsupportedCompression
 from muster.actors.log.format.arrow import fields, reading
-from muster.actors.log.format.arrow.reading import SCHEMA, read_columns
+from muster.actors.log.format.arrow.reading import read_columns
+from muster.actors.log.format.arrow.schema import SCHEMA
 from muster.actors.log.format.batch import HAS_LOG_APPEND_TIME, HEADER_BYTES, read_header
 from muster.actors.log.format.compression import CODECS, LZ4, compress
 from tests.log.arrow.batches import (

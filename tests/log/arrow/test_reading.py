@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from muster.actors.log.errors import CorruptMessage, MessageTooLarge, UnsupportedCompression
 from muster.actors.log.format.arrow import reading
-from muster.actors.log.format.arrow.reading import SCHEMA, read_columns
+from muster.actors.log.format.arrow.reading import read_columns
+from muster.actors.log.format.arrow.schema import SCHEMA
 from muster.actors.log.format.batch import CONTROL, HAS_LOG_APPEND_TIME, TRANSACTIONAL, read_header
 from muster.actors.log.format.compression import CODECS
 from muster.actors.log.format.control import EndOfTransaction, control_batch
@@ -272,3 +273,10 @@ def test_a_codec_that_does_not_exist() -> None:
 def test_other_formats_are_refused_in_words(magic: int, size: int) -> None:
     with pytest.raises(CorruptMessage, match=f"format {magic} at byte 0"):
         read_columns(bytes(16) + bytes([magic]) + bytes(size - 17), "t", 0, *ALL)
+
+
+def test_an_end_before_the_beginning_has_no_records() -> None:
+    content = batch_of(6, [Row(0, 0, None, b"a"), Row(1, 0, None, b"b"), Row(2, 0, None, b"c")])
+    table, next_offset = table_of(content, 8, 6)
+    assert table.num_rows == 0
+    assert next_offset == 9

@@ -12,24 +12,12 @@ from numpy.typing import NDArray
 from muster.actors.log.errors import CorruptMessage, LogError, MessageTooLarge
 from muster.actors.log.format.arrow.fields import MIN_RECORD_BYTES, Slices, read_fields
 from muster.actors.log.format.arrow.scanning import MAX_INT64, Batches, committed_batches
+from muster.actors.log.format.arrow.schema import SCHEMA
 from muster.actors.log.format.arrow.varints import PADDING_BYTES, Int64s
 from muster.actors.log.format.batch import CODEC_MASK, HAS_LOG_APPEND_TIME, HEADER_BYTES
 from muster.actors.log.format.compression import MAX_STORED_RECORDS_BYTES, NO_COMPRESSION, decompress_into
 from muster.actors.wire.kafka.framing import Buffer
 
-SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.int64()),
-        ("timestamp_type", pa.int32()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.map_(pa.string(), pa.binary())),
-    ]
-)
-"""The columns of Ray's ``read_kafka``. ``timestamp`` is in ms, -1 for none."""
 CREATE_TIME, LOG_APPEND_TIME = 1, 2
 """Values of ``timestamp_type``, as in librdkafka."""
 MAX_BATCHES_BYTES = 1 << 30
@@ -139,9 +127,9 @@ class _Records:
         self._piece, self._selection = piece, selection
         self._fields = read_fields(piece.room, piece.size_bytes, piece.starts, piece.counts)
         self._offsets = self._offsets_in_order()
-        low, high = np.searchsorted(self._offsets, (selection.first, min(selection.end, MAX_INT64)))
-        self._range = slice(int(low), int(high))
-        self.count = int(high - low)
+        low, high = np.searchsorted(self._offsets, (selection.first, min(selection.end, MAX_INT64))).tolist()
+        self._range = slice(low, max(low, high))
+        self.count = self._range.stop - low
 
     def _of_batches(self, values: NDArray[_T]) -> NDArray[_T]:
         """Return, for each record, the value of its batch."""
