@@ -16,7 +16,7 @@ EXAMPLES = sorted(
     for path in (ROOT / "examples").glob("*.py")
     if "pytest" in path.read_text() or path.name.startswith("committing_")
 )
-"""Those of testing; tests/ray/test_examples.py has the others, which docs/ray.md shows."""
+"""The examples of testing; tests/ray/test_examples.py has the others, which docs/ray.md shows."""
 PAGE = (ROOT / "docs" / "testing-consumers.md").read_text()
 
 pytest_plugins = ["pytester"]
