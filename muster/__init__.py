@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         UnknownTopic,
     )
     from muster.gateway.client.finding import connect
-    from muster.gateway.client.kafka.requests import Refused
+    from muster.gateway.client.kafka.refusals import Refused
     from muster.gateway.client.lag import Lag, PartitionLag
     from muster.gateway.client.launcher import start
     from muster.gateway.client.process import run
@@ -94,7 +94,7 @@ _HOMES = {
     "Cluster": "cluster",
     "Lag": "lag",
     "PartitionLag": "lag",
-    "Refused": "kafka.requests",
+    "Refused": "kafka.refusals",
     "connect": "finding",
     "run": "process",
     "start": "launcher",

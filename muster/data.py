@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from muster.actors.log.format.arrow.reading import SCHEMA
+from muster.actors.log.format.arrow.schema import SCHEMA
 from muster.gateway.client.cluster import Cluster
 from muster.gateway.client.data.batches import Batch, Driver, each_batch
 from muster.gateway.client.data.fetching import client_id

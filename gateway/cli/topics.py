@@ -18,7 +18,8 @@ from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import Commands
-from muster.gateway.client.kafka.requests import EARLIEST, LATEST, check, metadata
+from muster.gateway.client.kafka.refusals import check
+from muster.gateway.client.kafka.requests import EARLIEST, LATEST, metadata
 from muster.gateway.client.kafka.topics import CREATE_TOPICS, DESCRIBE_CONFIGS, REQUEST_TIMEOUT_MS, TOPIC, new_topic
 
 _DELETE, _ALTER_CONFIGS = (20, 6), (44, 1)

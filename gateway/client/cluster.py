@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from muster.gateway.client.errors import NotRunning
 from muster.gateway.client.kafka.brokers import Brokers, Coordinator
+from muster.gateway.client.kafka.leaders import Leaders
 
 if TYPE_CHECKING:
     from muster.gateway.client.lag import Lag
@@ -77,8 +78,8 @@ class Cluster:
         """
         from muster.gateway.client.lag import lag_of
 
-        with self.brokers(_CLIENT_ID) as client, self.coordinator(group, _CLIENT_ID) as coordinator:
-            return lag_of(group, self.http, self.security, client, coordinator)
+        with self.leaders(_CLIENT_ID) as leaders, self.coordinator(group, _CLIENT_ID) as coordinator:
+            return lag_of(group, self.http, self.security, leaders, coordinator)
 
     def stop(self, timeout_s: float = STOP_S) -> None:
         """Stop the Muster in order; no effect if it has ended. What muster.run started is killed after the timeout.
@@ -101,6 +102,10 @@ class Cluster:
     def brokers(self, client_id: str) -> Brokers:
         """Return a client of any broker, for internal use."""
         return Brokers(self.bootstrap, client_id, self.security)
+
+    def leaders(self, client_id: str) -> Leaders:
+        """Return a client of the partitions' leaders, for internal use."""
+        return Leaders(self.brokers(client_id))
 
     def coordinator(self, group: str, client_id: str) -> Coordinator:
         """Return a client of the group's coordinator, for internal use."""

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.client.errors import NoResponse, UnknownGroup
+from muster.gateway.client.errors import UnknownGroup, UnknownTopic
 from muster.gateway.client.http import GatewayUrl, HttpError, get
-from muster.gateway.client.kafka.brokers import TIMEOUT_S, Brokers, Coordinator
-from muster.gateway.client.kafka.requests import LATEST, METADATA, Refused, check, list_offsets, of_topics
-from muster.placement.host_port import host_port
+from muster.gateway.client.kafka.offsets import committed, log_offsets
+from muster.gateway.client.kafka.refusals import check
+from muster.gateway.client.kafka.requests import LATEST, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
+    from muster.gateway.client.kafka.brokers import Coordinator
+    from muster.gateway.client.kafka.leaders import Leaders, TopicPartition
     from muster.gateway.client.security import Security
 
 PATH = "/v1/groups/lag"
 _HTTP_S = 10.0
-_OFFSET_FETCH, _LIST_GROUPS = (9, 8), (16, 4)
-_MOVED = frozenset(
-    (ErrorCode.not_leader_or_follower, ErrorCode.leader_not_available, ErrorCode.unknown_topic_or_partition)
-)
-_PAUSE_S = 0.1
-TopicPartition = tuple[str, int]
+_LIST_GROUPS = (16, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ class Lag:
 
 
 def lag_of(
-    group: str, http: Iterable[str], security: Security | None, client: Brokers, coordinator: Coordinator
+    group: str, http: Iterable[str], security: Security | None, leaders: Leaders, coordinator: Coordinator
 ) -> Lag:
     """Return the group's lag, from a gateway if one responds over HTTP and lets the caller; else by the brokers.
 
@@ -77,7 +74,7 @@ def lag_of(
             continue
         if found["lag"] is not None:
             return _from_json(found)
-    return _by_kafka(group, client, coordinator)
+    return _by_kafka(group, leaders, coordinator)
 
 
 def unknown(group: str) -> UnknownGroup:
@@ -100,10 +97,12 @@ def _from_json(found: Mapping[str, Any]) -> Lag:
     return Lag(found["lag"], found["lag_s"], found["behind"], rows)
 
 
-def _by_kafka(group: str, client: Brokers, coordinator: Coordinator) -> Lag:
-    committed = _committed(group, coordinator)
-    ends = end_offsets(client, committed)
-    rows = tuple(_row(key, offset, ends.get(key)) for key, offset in sorted(committed.items()))
+def _by_kafka(group: str, leaders: Leaders, coordinator: Coordinator) -> Lag:
+    offsets = committed(coordinator, group, stable=False)
+    if not offsets:
+        _check_known(group, coordinator)
+    ends = log_offsets(leaders, existing(leaders, offsets), LATEST, READ_UNCOMMITTED)
+    rows = tuple(_row(key, found.offset, ends.get(key)) for key, found in sorted(offsets.items()))
     messages = sum(row.messages or 0 for row in rows)
     known = all(row.messages is not None for row in rows)
     return Lag(messages, 0.0 if known and not messages else None, sum(bool(row.messages) for row in rows), rows)
@@ -114,65 +113,17 @@ def _row(key: TopicPartition, committed: int, end: int | None) -> PartitionLag:
     return PartitionLag(*key, committed, end, messages, 0.0 if messages == 0 else None)
 
 
-def _committed(group: str, coordinator: Coordinator) -> dict[TopicPartition, int]:
-    """Return the committed offsets. Raises UnknownGroup if there are none and the coordinator knows no such group."""
-    body = {"groups": [{"group_id": group, "topics": None}], "require_stable": False}
-    (found,) = coordinator.request(*_OFFSET_FETCH, body).groups
-    check(found, f"offsets of group {group} cannot be read")
-    committed = {
-        (topic.name, each.partition_index): each.committed_offset
-        for topic in found.topics
-        for each in topic.partitions
-        if each.committed_offset >= 0
-    }
-    if not committed:
-        listed = coordinator.request(*_LIST_GROUPS, {"states_filter": []})
-        check(listed, "groups cannot be listed")
-        if group not in {each.group_id for each in listed.groups}:
-            raise unknown(group)
-    return committed
+def _check_known(group: str, coordinator: Coordinator) -> None:
+    """Raise UnknownGroup if the coordinator knows no such group."""
+    listed = coordinator.request(*_LIST_GROUPS, {"states_filter": []})
+    check(listed, "groups cannot be listed")
+    if group not in {each.group_id for each in listed.groups}:
+        raise unknown(group)
 
 
-def end_offsets(client: Brokers, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the end of each partition's log, by its leader; none of a partition whose topic no longer exists.
-
-    Raises NoResponse, Refused.
-    """
-    until_s = time.monotonic() + TIMEOUT_S
-    left, found = set(partitions), dict[TopicPartition, int]()
-    while left:
-        failure: Refused | NoResponse | None = None
-        for address, led in _by_leader(client, left).items():
-            try:
-                with client.at(address) as leader:
-                    found |= list_offsets(leader, sorted(led), LATEST, timeout_s=0)
-            except Refused as error:
-                if error.error not in _MOVED:
-                    raise
-                failure = error
-            except NoResponse as error:
-                failure = error
-        left -= found.keys()
-        if failure is None:
-            break
-        if time.monotonic() > until_s:
-            raise failure
-        time.sleep(_PAUSE_S)
-    return found
-
-
-def _by_leader(client: Brokers, partitions: Iterable[TopicPartition]) -> dict[str, set[TopicPartition]]:
-    """Group the partitions by the address of their leader; without those that do not exist."""
-    names = sorted({topic for topic, _ in partitions})
-    response = client.request(*METADATA, of_topics([{"topic_id": None, "name": name} for name in names]))
-    addresses = {each.node_id: host_port(each.host, each.port) for each in response.brokers}
-    leaders = {
-        (topic.name, each.partition_index): addresses.get(each.leader_id)
-        for topic in response.topics
-        for each in topic.partitions
-    }
-    found: dict[str, set[TopicPartition]] = {}
-    for key in partitions:
-        if (address := leaders.get(key)) is not None:
-            found.setdefault(address, set()).add(key)
-    return found
+def existing(leaders: Leaders, partitions: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
+    """Yield the partitions whose topic still exists."""
+    for topic, of_topic in groupby(sorted(partitions), key=lambda each: each[0]):
+        with contextlib.suppress(UnknownTopic):
+            there = {*leaders.partitions(topic)}
+            yield from ((topic, index) for _, index in of_topic if index in there)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muster.gateway.client.pool.members import Member, orphans, slot_of
+from muster.gateway.client.kafka.groups import Member
+from muster.gateway.client.pool.members import orphans, slot_of
 from muster.gateway.client.pool.names import NAMESPACE, client_id, client_prefix, worker_name, worker_slots
 
 PREFIX = client_prefix("orders", "ab12cd")

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import muster
-from muster.gateway.client.lag import end_offsets
+from muster.gateway.client.lag import existing
 from muster.gateway.client.security import read_security
 from tests.certificates import Authority
 
@@ -127,11 +127,11 @@ def test_lag_where_no_gateway_responds_over_http(kafka: muster.Cluster, fresh: C
     assert partly.lag(group).seconds is not None
 
 
-def test_ends_of_a_topic_that_is_gone(kafka: muster.Cluster, fresh: Callable[[str], str]) -> None:
+def test_partitions_of_a_topic_that_is_gone(kafka: muster.Cluster, fresh: Callable[[str], str]) -> None:
     """A Kafka may have offsets of it for a while."""
     topic = kafka.topic(fresh("topic"))
-    with kafka.brokers("test") as client:
-        assert end_offsets(client, [(topic, 0), (topic, 9), ("never-created", 0)]) == {(topic, 0): 0}
+    with kafka.leaders("test") as leaders:
+        assert [*existing(leaders, [(topic, 0), (topic, 9), ("never-created", 0)])] == [(topic, 0)]
 
 
 def test_the_configuration_of_clients(kafka: muster.Cluster) -> None:

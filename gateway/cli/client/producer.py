@@ -11,7 +11,8 @@ from typing import Any
 from muster.actors.log.format.records import Headers, build_batch
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli.client.gateways import RETRIABLE, Gateways, NoResponse
-from muster.gateway.client.kafka.requests import Refused, count_partitions, text_of
+from muster.gateway.client.kafka.refusals import Refused, text_of
+from muster.gateway.client.kafka.requests import count_partitions
 from muster.placement.hashing import partition_of
 
 PRODUCE = (0, 9)

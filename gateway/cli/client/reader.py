@@ -13,7 +13,8 @@ from muster.actors.log.format.records import Record, read_records
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli.client.gateways import RETRIABLE, Gateways
 from muster.gateway.cli.errors import CliError
-from muster.gateway.client.kafka.requests import NO_LEADER_EPOCH, NO_REPLICA, READ_COMMITTED, check
+from muster.gateway.client.kafka.refusals import check
+from muster.gateway.client.kafka.requests import NO_LEADER_EPOCH, NO_REPLICA, READ_COMMITTED
 
 FETCH = (1, 12)
 _NO_SESSION = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": [], "rack_id": ""}

@@ -21,7 +21,7 @@ from muster.gateway.cli.groups.members import Group, described, unknown
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_fields, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
-from muster.gateway.client.kafka.requests import Refused
+from muster.gateway.client.kafka.refusals import Refused
 from muster.gateway.lag.partitions import End, Owner, lacks_commit, rows
 
 _MEMBERS = (

@@ -18,7 +18,7 @@ from muster.gateway.cli.names import NAME
 from muster.gateway.cli.output import counted, print_json, print_table, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import Commands
-from muster.gateway.client.kafka.requests import check
+from muster.gateway.client.kafka.refusals import check
 from muster.placement.security.acls import (
     CLUSTER_NAME,
     WILDCARD,

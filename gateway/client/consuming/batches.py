@@ -8,24 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from muster.actors.log.format.arrow.schema import SCHEMA
 from muster.gateway.client.consuming.assignment import TopicPartition
-
-SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.int64()),
-        ("timestamp_type", pa.int32()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.map_(pa.string(), pa.binary())),
-    ]
-)
-"""Columns of a batch: those of ``ray.data.read_kafka``.
-
-``timestamp`` is in milliseconds; ``timestamp_type`` 0 is none, 1 CreateTime, 2 LogAppendTime.
-"""
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from muster.gateway.client.errors import InvalidConsumer
-from muster.gateway.client.kafka.leaders import Leaders
 
 if TYPE_CHECKING:
     from muster.gateway.client.cluster import Cluster
@@ -112,6 +111,6 @@ def consumption(
 
 def check_topics(settings: Consumption, client_id: str) -> None:
     """Raise UnknownTopic for a topic that does not exist, Refused or NoResponse."""
-    with Leaders(settings.cluster, client_id) as leaders:
+    with settings.cluster.leaders(client_id) as leaders:
         for topic in (*settings.topics, *filter(None, [settings.dead_letters])):
             leaders.partitions(topic)

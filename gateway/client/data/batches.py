@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Self
 
-from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.client.data.fetching import client_id
 from muster.gateway.client.data.plan import done, planned, read_plan
 from muster.gateway.client.data.ranges import Range, between, cut
 from muster.gateway.client.errors import GroupHasMembers
-from muster.gateway.client.kafka.leaders import Leaders, TopicPartition
-from muster.gateway.client.kafka.offsets import Committed, committed, stable_offsets
+from muster.gateway.client.kafka.groups import members_of
+from muster.gateway.client.kafka.leaders import TopicPartition
+from muster.gateway.client.kafka.offsets import Committed, committed, log_offsets
 from muster.gateway.client.kafka.requests import EARLIEST, LATEST
 from muster.gateway.client.kafka.transaction import TransactionalProducer
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from muster.gateway.client.cluster import Cluster
 
-_DESCRIBE_GROUPS, _DESCRIBE_CONSUMER_GROUPS = (15, 5), (69, 0)
 _POLL_S = 0.2
 _REFRESH_S = 3600.0
 """Offsets are committed again after this time, also if there is nothing to read."""
@@ -135,7 +134,7 @@ class Driver:
         self.client_id = client_id(group)
         self._topics, self._max_records, self._rows_per_task = topics, max_records, rows_per_task
         self.producer = TransactionalProducer(cluster, f"muster-data-{group}", self.client_id)
-        self._leaders = Leaders(cluster, self.client_id)
+        self._leaders = cluster.leaders(self.client_id)
         self._refreshed_s = -_REFRESH_S
         try:
             self.check_alone()
@@ -180,14 +179,15 @@ class Driver:
         """Return what is unread in the topics, and what is committed of them."""
         self._leaders.forget(self._topics)  # partitions may have been added
         partitions = [(topic, index) for topic in self._topics for index in self._leaders.partitions(topic)]
-        starts = stable_offsets(self._leaders, partitions, EARLIEST)
-        ends = stable_offsets(self._leaders, partitions, LATEST)
+        starts = log_offsets(self._leaders, partitions, EARLIEST)
+        ends = log_offsets(self._leaders, partitions, LATEST)
         begun = {each: max(offsets[each].offset, low) for each, low in starts.items() if each in offsets}
         return between(starts | begun, ends), {each: offsets[each] for each in begun}
 
     def check_alone(self) -> None:
         """Raise GroupHasMembers: a commit in a transaction is not refused beside members (KIP-447)."""
-        members = _members(self.cluster, self.group, self.client_id)
+        with self.cluster.coordinator(self.group, self.client_id) as coordinator:
+            members = sorted(each.client_id for each in members_of(coordinator, self.group))
         if members:
             named = ", ".join(members[:_MAX_NAMED]) + (", ..." if len(members) > _MAX_NAMED else "")
             raise GroupHasMembers(f"group {self.group} has members ({named}); stop them, or use another group")
@@ -195,19 +195,6 @@ class Driver:
     def close(self) -> None:
         self.producer.close()
         self._leaders.close()
-
-
-def _members(cluster: Cluster, group: str, client_id: str) -> list[str]:
-    """Return the client ids of the group's members, of either protocol."""
-    with cluster.coordinator(group, client_id) as coordinator:
-        body = {"groups": [group], "include_authorized_operations": False}
-        (found,) = coordinator.request(*_DESCRIBE_GROUPS, body).groups
-        if not found.members:
-            body = {"group_ids": [group], "include_authorized_operations": False}
-            (found,) = coordinator.request(*_DESCRIBE_CONSUMER_GROUPS, body).groups
-            if found.error_code is not ErrorCode.none:  # another protocol's, or none
-                return []
-    return sorted(each.client_id for each in found.members)
 
 
 def each_batch(driver: Driver, every_s: float, until: Callable[[Batch], bool] | None) -> Iterator[Batch]:

@@ -98,12 +98,12 @@ def _batches(table: pa.Table, target: Target, turn: int) -> Iterator[tuple[int, 
     value = _column(table, columns.value)
     headers = None if columns.headers is None else _column(table, columns.headers)
     partitions = _partitions(table, target, key, turn)
-    for partition in np.unique(partitions):
-        rows = None if (partitions == partition).all() else pa.array(np.flatnonzero(partitions == partition))
-        chosen = [each if rows is None or each is None else each.take(rows) for each in (key, value, headers)]
-        for batch in build_columns(
-            chosen[0], chosen[1], target.timestamp_ms, chosen[2], max_bytes=target.max_batch_bytes
-        ):
+    order = np.argsort(partitions, kind="stable")
+    found, begins = np.unique(partitions[order], return_index=True)
+    for partition, rows in zip(found, np.split(order, begins[1:]), strict=True):
+        taken = pa.array(rows)
+        keys, values, of_headers = (None if each is None else each.take(taken) for each in (key, value, headers))
+        for batch in build_columns(keys, values, target.timestamp_ms, of_headers, max_bytes=target.max_batch_bytes):
             yield int(partition), batch
 
 

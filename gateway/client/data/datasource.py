@@ -14,7 +14,7 @@ import ray.data
 from ray.data import Dataset, Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
-from muster.actors.log.format.arrow.reading import SCHEMA
+from muster.actors.log.format.arrow.schema import SCHEMA
 from muster.gateway.client.data.fetching import read_range
 from muster.gateway.client.data.ranges import Range, split
 

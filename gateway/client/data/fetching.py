@@ -16,7 +16,7 @@ from muster.gateway.client.data.ranges import Range
 from muster.gateway.client.errors import CorruptRecords, NoResponse, OffsetOutOfRange
 from muster.gateway.client.kafka.connection import Connection
 from muster.gateway.client.kafka.leaders import Leaders, Patience, check_or_later
-from muster.gateway.client.kafka.offsets import stable_offsets
+from muster.gateway.client.kafka.offsets import log_offsets
 from muster.gateway.client.kafka.requests import EARLIEST, NO_LEADER_EPOCH, NO_REPLICA, READ_COMMITTED
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def read_range(
     Raises OffsetOutOfRange if records of it have been deleted, CorruptRecords, UnknownTopic, Refused, or NoResponse if
     the partition cannot be read for a minute.
     """
-    with Leaders(cluster, client_id(group)) as leaders:
+    with cluster.leaders(client_id(group)) as leaders:
         yield from _Range(leaders, group, wanted, columns).read()
 
 
@@ -129,13 +129,16 @@ class _Range:
                 return
 
     def _receive(self, connection: Connection) -> Any:
-        """Return the partition's part; None if it is to be requested again: a response that is throttled is empty."""
+        """Return the partition's part; None if the response was throttled, which is empty. Raises OSError."""
         response = connection.receive(*FETCH)
         if response.throttle_time:
             time.sleep(response.throttle_time / 1000)  # KIP-219: the client waits
         if not check_or_later(response, f"{self._wanted.topic} cannot be read"):
             raise ConnectionError(response.error_code.name.upper())
-        return next((each for topic in response.responses for each in topic.partitions), None)
+        found = next((each for topic in response.responses for each in topic.partitions), None)
+        if found is None and not response.throttle_time:
+            raise ConnectionError("it responded without the partition")
+        return found
 
     def _decoded(self, found: Any, records: bytes) -> Iterator[pa.RecordBatch]:
         aborted = [(each.producer_id, each.first_offset) for each in found.aborted_transactions or ()]
@@ -183,7 +186,7 @@ class _Range:
 
     def _deleted(self) -> str:
         topic, partition, _, end = self._wanted
-        (start,) = stable_offsets(self._leaders, [(topic, partition)], EARLIEST).values()
+        (start,) = log_offsets(self._leaders, [(topic, partition)], EARLIEST).values()
         return (
             f"records {self._offset} to {end - 1} of {topic}-{partition} were to be read, but its log begins at "
             f"{start}: they were deleted; begin with those that are left: a read by start='earliest', batches after "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from muster.gateway.client.data.ranges import Range, between
 from muster.gateway.client.kafka.leaders import Leaders, TopicPartition
-from muster.gateway.client.kafka.offsets import NO_OFFSET, committed, stable_offsets
+from muster.gateway.client.kafka.offsets import NO_OFFSET, committed, log_offsets
 from muster.gateway.client.kafka.requests import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ def snapshot(
     cluster: Cluster, topics: Sequence[str], group: str, client_id: str, start: Start, end: End
 ) -> tuple[Range, ...]:
     """Return the ranges that are not empty. Raises UnknownTopic, Refused, NoResponse, or ValueError."""
-    with Leaders(cluster, client_id) as leaders:
+    with cluster.leaders(client_id) as leaders:
         partitions = [(topic, index) for topic in topics for index in leaders.partitions(topic)]
-        first = stable_offsets(leaders, partitions, EARLIEST)
-        last = stable_offsets(leaders, partitions, LATEST)
+        first = log_offsets(leaders, partitions, EARLIEST)
+        last = log_offsets(leaders, partitions, LATEST)
         starts = _starts(cluster, leaders, group, client_id, start, first, last)
         ends = _ends(leaders, end, last)
     return between(starts, ends)
@@ -58,7 +58,7 @@ def _starts(
                 found = committed(coordinator, group)
             return {each: max(found[each].offset, low) if each in found else low for each, low in first.items()}
         case datetime():
-            at = stable_offsets(leaders, first, _ms(start))
+            at = log_offsets(leaders, first, _ms(start))
             return {each: last[each] if offset == NO_OFFSET else offset for each, offset in at.items()}
         case Mapping():
             return {each: max(start.get(each, low), low) for each, low in _known(start, first).items()}
@@ -72,7 +72,7 @@ def _ends(leaders: Leaders, end: End, last: Mapping[TopicPartition, int]) -> dic
         case "latest":
             return dict(last)
         case datetime():
-            at = stable_offsets(leaders, last, _ms(end))
+            at = log_offsets(leaders, last, _ms(end))
             return {each: high if at[each] == NO_OFFSET else min(at[each], high) for each, high in last.items()}
         case Mapping():
             return {each: min(end.get(each, high), high) for each, high in _known(end, last).items()}

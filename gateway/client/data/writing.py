@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ray.exceptions import RayTaskError
 
-from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.client.data.datasink import Columns, Prepared, PreparingSink, Target, check_size
 from muster.gateway.client.errors import MusterError
-from muster.gateway.client.kafka.leaders import Leaders, TopicPartition
+from muster.gateway.client.kafka.leaders import TopicPartition
+from muster.gateway.client.kafka.refusals import Refused
+from muster.gateway.client.kafka.topics import configs_of
 
 if TYPE_CHECKING:
     from ray.data import Dataset
 
     from muster.gateway.client.cluster import Cluster
 
-_DESCRIBE_CONFIGS = (32, 4)
-_TOPIC = 2
 _MAX_MESSAGE = "max.message.bytes"
 _DEFAULT_BATCH_BYTES = 1_048_588
 """Kafka's default of ``max.message.bytes``, where it may not be read."""
@@ -27,7 +27,7 @@ _DEFAULT_BATCH_BYTES = 1_048_588
 
 def target_of(cluster: Cluster, topic: str, columns: Columns, client_id: str) -> Target:
     """Return the topic as it is now. Raises UnknownTopic, Refused or NoResponse."""
-    with Leaders(cluster, client_id) as leaders:
+    with cluster.leaders(client_id) as leaders:
         count = len(leaders.partitions(topic))
     return Target(topic, count, columns, _max_batch_bytes(cluster, topic, client_id), time.time_ns() // 1_000_000)
 
@@ -60,10 +60,6 @@ def add_to(output: dict[TopicPartition, list[bytearray]], topic: str, prepared: 
 
 
 def _max_batch_bytes(cluster: Cluster, topic: str, client_id: str) -> int:
-    resource = {"resource_type": _TOPIC, "resource_name": topic, "configuration_keys": [_MAX_MESSAGE]}
-    with cluster.brokers(client_id) as brokers:
-        body = {"resources": [resource], "include_synonyms": False, "include_documentation": False}
-        (result,) = brokers.request(*_DESCRIBE_CONFIGS, body).results
-    if result.error_code is not ErrorCode.none:  # such as TOPIC_AUTHORIZATION_FAILED
-        return _DEFAULT_BATCH_BYTES
-    return next((int(each.value) for each in result.configs if each.name == _MAX_MESSAGE), _DEFAULT_BATCH_BYTES)
+    with cluster.brokers(client_id) as brokers, contextlib.suppress(Refused):  # such as TOPIC_AUTHORIZATION_FAILED
+        return int(configs_of(brokers, topic, [_MAX_MESSAGE]).get(_MAX_MESSAGE) or _DEFAULT_BATCH_BYTES)
+    return _DEFAULT_BATCH_BYTES

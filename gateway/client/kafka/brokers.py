@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.client.errors import InvalidClientConfig, NoResponse
 from muster.gateway.client.kafka.connection import RESPONSE_S, Connection
+from muster.gateway.client.kafka.refusals import check
 from muster.placement.host_port import host_port
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class Brokers:
     def at(self, address: str) -> Brokers:
         """Return a client of the broker at ``HOST:PORT``, with the same login. Close it as well."""
         return Brokers(address, self._client_id, self._security)
+
+    def connect_to(self, host: str, port: int) -> Connection:
+        """Return a new connection to that broker, with the same login. Raises OSError or LoginFailed."""
+        return Connection(host, port, RESPONSE_S, self._client_id, self._security)
 
     def request(
         self,
@@ -157,11 +162,13 @@ class Coordinator(Brokers):
         return host_port(*self._connection.address) if self._connection else ""
 
     def _connect(self, each_s: float) -> Connection:
+        """Connect to the coordinator. Raises OSError, or Refused, such as for want of a right."""
         with contextlib.closing(super()._connect(min(each_s, _FIND_S))) as connection:
             body = {"key_type": self._key_type, "coordinator_keys": [self._key]}
             (found,) = connection.request(FIND_COORDINATOR, _FIND_COORDINATOR_VERSION, body).coordinators
-        if found.error_code is not ErrorCode.none:
+        if found.error_code in RETRIABLE:
             raise ConnectionError(f"FindCoordinator: {found.error_code.name.upper()}")
+        check(found, f"the {self.name} cannot be found")
         return Connection(found.host, found.port, each_s, self._client_id, self._security)
 
 

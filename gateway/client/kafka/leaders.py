@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.client.errors import NoResponse, UnknownTopic
-from muster.gateway.client.kafka.brokers import RETRIABLE
-from muster.gateway.client.kafka.connection import RESPONSE_S, Connection
-from muster.gateway.client.kafka.requests import METADATA, Refused, check, of_topics
+from muster.gateway.client.kafka.brokers import RETRIABLE, Brokers
+from muster.gateway.client.kafka.refusals import Refused, check
+from muster.gateway.client.kafka.requests import METADATA, of_topics
 
 if TYPE_CHECKING:
-    from muster.gateway.client.cluster import Cluster
+    from muster.gateway.client.kafka.connection import Connection
 
 TopicPartition = tuple[str, int]
 """Topic and partition."""
@@ -65,9 +65,9 @@ class Patience:
 class Leaders:
     """Leaders of the partitions of a cluster. Use it in a ``with`` block, or close it; one thread at a time."""
 
-    def __init__(self, cluster: Cluster, client_id: str) -> None:
-        self._cluster, self._client_id = cluster, client_id
-        self._brokers = cluster.brokers(client_id)
+    def __init__(self, brokers: Brokers) -> None:
+        """Take ``brokers`` over, to ask them for Metadata."""
+        self._brokers = brokers
         self._addresses: dict[int, tuple[str, int]] = {}
         self._topics: dict[str, dict[int, int]] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
@@ -87,7 +87,7 @@ class Leaders:
         if address is None:
             raise ConnectionError(f"{topic}-{index} has no leader now")
         if address not in self._connections:
-            self._connections[address] = Connection(*address, RESPONSE_S, self._client_id, self._cluster.security)
+            self._connections[address] = self._brokers.connect_to(*address)
         return self._connections[address]
 
     def forget(self, topics: Iterable[str]) -> None:

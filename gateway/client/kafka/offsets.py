@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.client.kafka.brokers import RETRIABLE, Brokers
 from muster.gateway.client.kafka.leaders import Leaders, TopicPartition, check_or_later
-from muster.gateway.client.kafka.requests import (
-    LIST_OFFSETS,
-    NO_LEADER_EPOCH,
-    NO_REPLICA,
-    READ_COMMITTED,
-    check,
-)
+from muster.gateway.client.kafka.refusals import check
+from muster.gateway.client.kafka.requests import LIST_OFFSETS, NO_LEADER_EPOCH, NO_REPLICA, READ_COMMITTED
 
 if TYPE_CHECKING:
     from muster.gateway.client.kafka.connection import Connection
@@ -32,11 +27,13 @@ class Committed(NamedTuple):
     metadata: str
 
 
-def stable_offsets(leaders: Leaders, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
-    """Return an offset of each partition, as ``read_committed`` sees it. Raises Refused, UnknownTopic or NoResponse.
+def log_offsets(
+    leaders: Leaders, partitions: Iterable[TopicPartition], at: int, isolation_level: int = READ_COMMITTED
+) -> dict[TopicPartition, int]:
+    """Return an offset of each partition. Raises Refused, UnknownTopic or NoResponse.
 
-    ``at``: EARLIEST; LATEST for the last stable offset; or a time in ms, for the first record that is not older,
-    ``NO_OFFSET`` if there is none.
+    ``at``: EARLIEST; LATEST for the last stable offset, or the high watermark with READ_UNCOMMITTED; or a time in ms,
+    for the first record that is not older, ``NO_OFFSET`` if there is none.
     """
 
     def request(connection: Connection, of_leader: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -45,7 +42,7 @@ def stable_offsets(leaders: Leaders, partitions: Iterable[TopicPartition], at: i
             wanted = {"partition_index": index, "current_leader_epoch": NO_LEADER_EPOCH, "timestamp": at}
             topics.setdefault(topic, []).append(wanted)
         named = [{"name": topic, "partitions": wanted} for topic, wanted in topics.items()]
-        body = {"replica_id": NO_REPLICA, "isolation_level": READ_COMMITTED, "topics": named}
+        body = {"replica_id": NO_REPLICA, "isolation_level": isolation_level, "topics": named}
         return {
             (topic.name, each.partition_index): each.offset
             for topic in connection.request(*LIST_OFFSETS, body).topics
@@ -56,12 +53,12 @@ def stable_offsets(leaders: Leaders, partitions: Iterable[TopicPartition], at: i
     return leaders.of_each(partitions, request)
 
 
-def committed(coordinator: Brokers, group: str) -> dict[TopicPartition, Committed]:
+def committed(coordinator: Brokers, group: str, *, stable: bool = True) -> dict[TopicPartition, Committed]:
     """Return what the group has committed of every partition. Raises Refused or NoResponse.
 
-    It waits for transactions with offsets of the group to end (KIP-447).
+    ``stable``: it waits for transactions with offsets of the group to end (KIP-447).
     """
-    body = {"groups": [{"group_id": group, "topics": None}], "require_stable": True}
+    body = {"groups": [{"group_id": group, "topics": None}], "require_stable": stable}
     response = coordinator.request(*OFFSET_FETCH, body, retriable=UNSTABLE)
     (found,) = response.groups
     check(found, f"offsets of group {group} cannot be read")

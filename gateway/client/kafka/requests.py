@@ -7,33 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.client.errors import MusterError
 from muster.gateway.client.kafka.brokers import Brokers
+from muster.gateway.client.kafka.refusals import check
 from muster.placement.host_port import host_port
 
 METADATA, LIST_OFFSETS = (3, 12), (2, 7)
 EARLIEST, LATEST = -2, -1
 """In place of a time, in ListOffsets."""
 NO_LEADER_EPOCH, NO_REPLICA, READ_UNCOMMITTED, READ_COMMITTED = -1, -1, 0, 1
-
-
-class Refused(MusterError):
-    """A request was carried out with an error of Kafka's."""
-
-    def __init__(self, what: str, error: ErrorCode, message: str | None) -> None:
-        super().__init__(f"{what}: {text_of(error, message)}" if what else text_of(error, message))
-        self.error = error
-
-
-def text_of(error: ErrorCode, message: str | None) -> str:
-    """Return Kafka's name of the error, and the message of the response if there is one."""
-    return f"{error.name.upper()} {message}" if message else error.name.upper()
-
-
-def check(result: Any, what: str) -> None:
-    """Raise Refused, beginning with ``what``, if the result in a response has an error code."""
-    if result.error_code is not ErrorCode.none:
-        raise Refused(what, result.error_code, getattr(result, "error_message", None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +56,10 @@ def of_topics(names: Sequence[Mapping[str, Any]] | None, *, create: bool = False
     return {"topics": names, "allow_auto_topic_creation": create, "include_topic_authorized_operations": False}
 
 
-def list_offsets(
-    client: Brokers, partitions: Iterable[tuple[str, int]], at: int, *, timeout_s: float | None = None
-) -> dict[tuple[str, int], int]:
+def list_offsets(client: Brokers, partitions: Iterable[tuple[str, int]], at: int) -> dict[tuple[str, int], int]:
     """Return the offset of each topic and partition, negative if no message has the time. Raises MusterError.
 
-    ``at``: ``EARLIEST``, ``LATEST`` or a time in ms. ``timeout_s``: see :meth:`Brokers.request`.
+    ``at``: ``EARLIEST``, ``LATEST`` or a time in ms.
     """
     topics: dict[str, list[dict[str, int]]] = {}
     for topic, index in partitions:
@@ -91,7 +70,7 @@ def list_offsets(
     named = [{"name": topic, "partitions": wanted} for topic, wanted in topics.items()]
     body = {"replica_id": NO_REPLICA, "isolation_level": READ_UNCOMMITTED, "topics": named}
     found: dict[tuple[str, int], int] = {}
-    for topic in client.request(*LIST_OFFSETS, body, timeout_s=timeout_s).topics:
+    for topic in client.request(*LIST_OFFSETS, body).topics:
         for each in topic.partitions:
             check(each, f"offsets of {topic.name}-{each.partition_index} cannot be read")
             found[topic.name, each.partition_index] = each.offset

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.client.errors import NoResponse, TopicDiffers
 from muster.gateway.client.kafka.brokers import RETRIABLE, Brokers
-from muster.gateway.client.kafka.requests import METADATA, check, of_topics
+from muster.gateway.client.kafka.refusals import check
+from muster.gateway.client.kafka.requests import METADATA, of_topics
 from muster.placement.host_port import host_port
 
 CREATE_TOPICS, DESCRIBE_CONFIGS = (19, 7), (32, 4)
@@ -38,7 +39,7 @@ def ensure_topic(client: Brokers, name: str, partitions: int, config: Mapping[st
     found = _until_led(client, name, until_s)
     differences = [f"{found} partitions, not {partitions}"] if found != partitions else []
     if config:
-        values = _configs(client, name, config)
+        values = configs_of(client, name, config)
         differences += [
             f"{key}={values.get(key)}, not {value}"
             for key, value in config.items()
@@ -96,8 +97,9 @@ def _until_led(client: Brokers, name: str, until_s: float) -> int:
         time.sleep(_PAUSE_S)
 
 
-def _configs(client: Brokers, name: str, config: Mapping[str, str]) -> dict[str, str | None]:
-    resource = {"resource_type": TOPIC, "resource_name": name, "configuration_keys": list(config)}
+def configs_of(client: Brokers, name: str, keys: Iterable[str]) -> dict[str, str | None]:
+    """Return the values of these configs of a topic. Raises Refused or NoResponse."""
+    resource = {"resource_type": TOPIC, "resource_name": name, "configuration_keys": list(keys)}
     body = {"resources": [resource], "include_synonyms": False, "include_documentation": False}
     (found,) = client.request(*DESCRIBE_CONFIGS, body).results
     check(found, f"configs of topic {name} cannot be read")

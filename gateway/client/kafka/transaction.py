@@ -16,9 +16,10 @@ from muster.actors.log.format.batch import read_header
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.client.errors import Fenced, MusterError, RecordTooLarge
 from muster.gateway.client.kafka.brokers import RETRIABLE, TRANSACTION, Coordinator
-from muster.gateway.client.kafka.leaders import LATER, Leaders, TopicPartition
+from muster.gateway.client.kafka.leaders import LATER, TopicPartition
 from muster.gateway.client.kafka.offsets import Committed
-from muster.gateway.client.kafka.requests import NO_LEADER_EPOCH, Refused
+from muster.gateway.client.kafka.refusals import Refused
+from muster.gateway.client.kafka.requests import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from muster.gateway.client.cluster import Cluster
@@ -58,7 +59,7 @@ class TransactionalProducer:
         self._coordinator = Coordinator(
             cluster.bootstrap, transactional_id, client_id, cluster.security, key_type=TRANSACTION
         )
-        self._leaders = Leaders(cluster, client_id)
+        self._leaders = cluster.leaders(client_id)
         self._producer_id, self._epoch = _NONE, _NONE
         self._sequences: dict[TopicPartition, int] = {}
         self._has_begun = False

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from muster.gateway.client.errors import MusterError
-from muster.gateway.client.kafka.leaders import Leaders, TopicPartition
-from muster.gateway.client.kafka.offsets import committed, stable_offsets
+from muster.gateway.client.kafka.groups import Member, members_of
+from muster.gateway.client.kafka.leaders import TopicPartition
+from muster.gateway.client.kafka.offsets import committed, log_offsets
 from muster.gateway.client.kafka.requests import EARLIEST, LATEST
-from muster.gateway.client.pool.members import Member, members_of
 from muster.gateway.client.scaling.rates import PartitionLag
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class _Reader:
         self._settings = settings
         self._closing = contextlib.ExitStack()
         cluster = settings.cluster
-        self._leaders = self._closing.enter_context(Leaders(cluster, client_id))
+        self._leaders = self._closing.enter_context(cluster.leaders(client_id))
         self._coordinator: Coordinator = self._closing.enter_context(cluster.coordinator(settings.group, client_id))
 
     def look(self, now_s: float) -> Look:
@@ -100,8 +100,8 @@ class _Reader:
         begins: dict[TopicPartition, int] = {}
         if not settings.starts_at_end:
             without = [each for each in partitions if each not in offsets]
-            begins = stable_offsets(self._leaders, without, EARLIEST)
-        ends = stable_offsets(self._leaders, partitions, LATEST)
+            begins = log_offsets(self._leaders, without, EARLIEST)
+        ends = log_offsets(self._leaders, partitions, LATEST)
         members = members_of(self._coordinator, settings.group)
         owners = {partition: each.member_id for each in members for partition in each.partitions}
         rows = [

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from muster.gateway.client.consuming.settings import Value, check_topics, consumption
 from muster.gateway.client.errors import InvalidConsumer, MusterError, PoolExists, PoolFailed, PoolNotFound
-from muster.gateway.client.pool.members import evict, members_of, orphans
+from muster.gateway.client.kafka.groups import members_of
+from muster.gateway.client.pool.members import evict, orphans
 from muster.gateway.client.pool.names import NAMESPACE, client_prefix, supervisor_name, worker_name, worker_slots
 from muster.gateway.client.pool.status import PoolState, PoolStatus
 from muster.gateway.client.scaling.sizing import Sizing

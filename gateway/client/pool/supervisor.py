@@ -15,10 +15,11 @@ import ray
 
 from muster.gateway.client.errors import MusterError
 from muster.gateway.client.kafka.brokers import Coordinator
+from muster.gateway.client.kafka.groups import members_of
 from muster.gateway.client.kafka.leaders import TopicPartition
 from muster.gateway.client.pool.choosing import Restarts, free_slots, to_stop
 from muster.gateway.client.pool.crew import Crew, Event, Member, Plan
-from muster.gateway.client.pool.members import evict, members_of, orphans, slot_of
+from muster.gateway.client.pool.members import evict, orphans, slot_of
 from muster.gateway.client.pool.names import client_prefix
 from muster.gateway.client.pool.observing import Look, Observer
 from muster.gateway.client.pool.status import PoolState, PoolStatus, WorkerState, WorkerStatus

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import muster.pool
 from muster.gateway.client.cluster import Cluster
-from muster.gateway.client.pool.members import Member, members_of
+from muster.gateway.client.kafka.groups import Member, members_of
 from muster.gateway.client.pool.names import NAMESPACE, supervisor_name, worker_slots
 from tests.muster_process import eventually
 

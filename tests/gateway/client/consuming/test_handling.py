@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from muster.gateway.client.consuming.batches import SCHEMA
+from muster.actors.log.format.arrow.schema import SCHEMA
 from muster.gateway.client.consuming.dead_letters import headers_of
 from muster.gateway.client.consuming.handling import Abandoned, Counts, Failure, Handling
 from muster.gateway.client.errors import HandlerFailed
