@@ -277,6 +277,6 @@ def test_other_formats_are_refused_in_words(magic: int, size: int) -> None:
 
 def test_an_end_before_the_beginning_has_no_records() -> None:
     content = batch_of(6, [Row(0, 0, None, b"a"), Row(1, 0, None, b"b"), Row(2, 0, None, b"c")])
-    table, next_offset = table_of(content, 8, 6)
+    table, next_offset = table_of(content, 8, 7)
     assert table.num_rows == 0
     assert next_offset == 9
