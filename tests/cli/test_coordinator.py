@@ -113,6 +113,14 @@ def test_a_request_is_repeated_until_the_coordinator_is_available() -> None:
     assert broker.script == []
 
 
+def test_a_coordinator_that_may_not_be_found_is_said_at_once() -> None:
+    broker = Broker((FIND, ErrorCode.group_authorization_failed))
+    refusal = "the coordinator of group g cannot be found: GROUP_AUTHORIZATION_FAILED"
+    with listening(broker) as address, Coordinator(address, "g") as found, pytest.raises(MusterError, match=refusal):
+        offsets.delete_group(found)
+    assert broker.script == []
+
+
 def test_only_what_was_not_written_is_sent_again() -> None:
     """Each partition has a batch in the request, and the leader of one of them moves."""
     requests: list[dict[int, int]] = []
