@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.actors.log.errors import CorruptMessage, LogError, UnsupportedCompression
-from muster.actors.log.format.arrow import fields, reading
+from muster.actors.log.format.arrow import fields, reading, starts
 from muster.actors.log.format.arrow.reading import read_columns
 from muster.actors.log.format.arrow.schema import SCHEMA
 from muster.actors.log.format.batch import HAS_LOG_APPEND_TIME, HEADER_BYTES, read_header
@@ -36,7 +36,7 @@ SOME = [
 ]
 PLAIN = [row._replace(headers=()) for row in SOME]
 WIDE, NARROW = 1, 1_000_000
-"""Batches that numpy follows in step, or that a loop does."""
+"""Batches, headers and sections that numpy follows in step, or that a loop does."""
 
 
 def expected(batches: list[bytes]) -> list[Read] | None:
@@ -65,6 +65,7 @@ def hold(batches: list[bytes]) -> bool:
 @pytest.fixture(params=[WIDE, NARROW], ids=["wide", "narrow"])
 def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fields, "_WIDE", request.param)
+    monkeypatch.setattr(starts, "_WIDE", request.param)
 
 
 @pytest.mark.usefixtures("width")

@@ -1,19 +1,16 @@
 """Positions of the fields of records, which lie one after the other in one buffer.
 
-A record begins where its predecessor ends: this chain is followed for many batches in step, and for the rest in
-Python. Then numpy reads each field of all records at once.
+Numpy reads each field of all records at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
-from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 
 from muster.actors.log.errors import CorruptMessage
+from muster.actors.log.format.arrow.starts import record_starts
 from muster.actors.log.format.arrow.varints import (
     LONG_BYTES,
     Int64s,
@@ -24,8 +21,6 @@ from muster.actors.log.format.arrow.varints import (
 )
 from muster.actors.wire.kafka.framing import Buffer
 
-MIN_RECORD_BYTES = 7
-"""A byte for each field, and one for the length."""
 _MIN_HEADER_BYTES = 2
 _WIDE = 16
 """From so many on, an operation of numpy on all takes less time than a loop over them."""
@@ -66,58 +61,10 @@ def read_fields(room: Buffer, size_bytes: int, at: Int64s, counts: Int64s) -> Fi
     """
     words = words_of(room, size_bytes)
     try:
-        starts = _starts(words, room, at, counts)
+        starts = record_starts(words, room, at, counts)
         return _fields(words, room, starts, np.append(starts[1:], size_bytes))
     except IndexError:
         raise CorruptMessage("the last batch ends inside a record") from None
-
-
-def _starts(words: Words, room: Buffer, at: Int64s, counts: Int64s) -> Int64s:
-    """Return where each record begins. Whether the last of a batch ends with the batch is for the caller to check."""
-    starts = np.empty(int(counts.sum()), np.int64)
-    order = np.argsort(counts, kind="stable")
-    ends = np.cumsum(counts)
-    at, counts, slots = at[order], counts[order], (ends - counts)[order]
-    steps, done = _steps(), 0
-    first = 0  # of the batches that have more records
-    while len(at) - first >= _WIDE:
-        here, slot = at[first:], slots[first:]
-        for _ in range(done, int(counts[first])):
-            starts[slot] = here
-            step = steps[words[here]]
-            if step.all():
-                here += step
-            else:
-                lengths, bodies = read_varints(words, here)
-                here[:] = bodies + lengths
-            slot += 1
-        done = int(counts[first])
-        first = int(np.searchsorted(counts, done, "right"))
-    for index in range(first, len(at)):
-        left, out = int(counts[index]) - done, int(slots[index])
-        starts[out : out + left] = np.fromiter(_chain(room, int(at[index]), left), np.int64, left)
-    return starts
-
-
-@cache
-def _steps() -> Int64s:
-    """Return the size of a record, its length included, by its first word; 0 if the length has more than two bytes."""
-    words = np.arange(1 << 16, dtype=np.int64)
-    low, high = words & 0xFF, words >> 8
-    return np.where(low < 0x80, 1 + (low >> 1), np.where(high < 0x80, 2 + ((low & 0x7F) >> 1) + (high << 6), 0))
-
-
-def _chain(room: Buffer, at: int, count: int) -> Iterator[int]:
-    for _ in repeat(None, count):
-        yield at
-        low = room[at]
-        if low < 0x80:
-            at += 1 + (low >> 1)
-        elif (high := room[at + 1]) < 0x80:
-            at += (high << 6) + (low >> 1) - 62  # 2 + (low - 128 + 128 * high) / 2
-        else:
-            length, at = read_varint(room, at)
-            at += length
 
 
 def _fields(words: Words, room: Buffer, starts: Int64s, ends: Int64s) -> Fields:

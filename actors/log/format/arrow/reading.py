@@ -10,9 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from muster.actors.log.errors import CorruptMessage, LogError, MessageTooLarge
-from muster.actors.log.format.arrow.fields import MIN_RECORD_BYTES, Slices, read_fields
+from muster.actors.log.format.arrow.fields import Slices, read_fields
 from muster.actors.log.format.arrow.scanning import MAX_INT64, Batches, committed_batches
 from muster.actors.log.format.arrow.schema import SCHEMA
+from muster.actors.log.format.arrow.starts import MIN_RECORD_BYTES
 from muster.actors.log.format.arrow.varints import PADDING_BYTES, Int64s
 from muster.actors.log.format.batch import CODEC_MASK, HAS_LOG_APPEND_TIME, HEADER_BYTES
 from muster.actors.log.format.compression import MAX_STORED_RECORDS_BYTES, NO_COMPRESSION, decompress_into
