@@ -5,7 +5,8 @@
 * :func:`write`: a Dataset into a topic, in one transaction.
 
 They work on Muster and on Kafka. On Muster, every byte that is read counts as the group's. They need the extra
-``data``: ``pip install 'muster-kafka[data]'``. See docs/ray.md.
+``data``: ``pip install 'muster-kafka[data]'``. Ray Data does not run over Ray Client: there, they raise
+RayClientUnsupported. See docs/ray.md.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from muster.gateway.client.cluster import Cluster
 from muster.gateway.client.data.batches import Batch, Driver, each_batch
 from muster.gateway.client.data.fetching import client_id
 from muster.gateway.client.data.ranges import Range
+from muster.gateway.client.data.ray_client import refuse_ray_client
 from muster.gateway.client.data.snapshot import End, Start, names_of, snapshot
 from muster.gateway.client.finding import connect
 
@@ -61,6 +63,7 @@ def read(
     """
     from muster.gateway.client.data.datasource import dataset_of, schema_of
 
+    refuse_ray_client()
     schema_of(columns)
     cluster = cluster or connect()
     ranges = snapshot(cluster, names_of(topics), group, client_id(group), start, end)
@@ -148,6 +151,7 @@ def write(
     from muster.gateway.client.data.writing import add_to, prepare, target_of
     from muster.gateway.client.kafka.transaction import TransactionalProducer
 
+    refuse_ray_client()
     cluster = cluster or connect()
     name = f"muster-data-write-{uuid.uuid4()}"
     target = target_of(cluster, topic, Columns(key, value, headers, partition), name)

@@ -74,6 +74,10 @@ class Fenced(MusterError):
     """A newer driver of the group has begun a batch; this one cannot commit any more."""
 
 
+class RayClientUnsupported(MusterError):
+    """The program is connected by Ray Client, over which Ray Data does not run."""
+
+
 class OutputTooLarge(MusterError):
     """The output of a batch is larger than the driver may hold."""
 

@@ -192,8 +192,19 @@ while not ray.is_initialized():
         print(error, file=sys.stderr)
         ray.shutdown()
 print(muster.start(storage) == muster.connect(), muster.connect().topic("of-a-client"), ray.is_initialized())
+import muster.data
+for use in (
+    lambda: muster.data.read("of-a-client", group="g"),
+    lambda: muster.data.batch("of-a-client", group="g"),
+    lambda: muster.data.batches("of-a-client", group="g"),
+    lambda: muster.data.write(None, "of-a-client"),
+):
+    try:
+        use()
+    except muster.RayClientUnsupported as error:
+        print("ray job submit" in str(error))
 """
-    assert driver(source, head, shared) == ["True of-a-client True"]
+    assert driver(source, head, shared) == ["True of-a-client True", *["True"] * 4]
 
 
 def test_an_actor_that_is_killed_starts_it_anew(head: RayHead, shared: Path, kafka: muster.Cluster) -> None:

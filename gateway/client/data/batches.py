@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from muster.gateway.client.data.fetching import client_id
 from muster.gateway.client.data.plan import done, planned, read_plan
 from muster.gateway.client.data.ranges import Range, between, cut
+from muster.gateway.client.data.ray_client import refuse_ray_client
 from muster.gateway.client.errors import GroupHasMembers
 from muster.gateway.client.kafka.groups import members_of
 from muster.gateway.client.kafka.leaders import TopicPartition
@@ -129,7 +130,8 @@ class Driver:
     def __init__(
         self, cluster: Cluster, topics: Sequence[str], group: str, max_records: int, max_bytes: int, rows_per_task: int
     ) -> None:
-        """Raise GroupHasMembers, UnknownTopic, Refused or NoResponse."""
+        """Raise GroupHasMembers, UnknownTopic, Refused, NoResponse or RayClientUnsupported."""
+        refuse_ray_client()
         self.cluster, self.group, self.max_bytes = cluster, group, max_bytes
         self.client_id = client_id(group)
         self._topics, self._max_records, self._rows_per_task = topics, max_records, rows_per_task
