@@ -135,19 +135,24 @@ def writing(out: Path, *, each_s: float = 0.0) -> Callable[[pa.Table], None]:
 
 
 def workers(pool: muster.pool.Pool, state: str = "running") -> dict[int, int]:
-    """Return the process of each worker in that state, by slot."""
-    return {each.slot: each.pid for each in pool.status().workers if each.state == state and each.pid}
+    """Return the process of each worker in that state, by slot; wait for workers that are too busy to say."""
+    found = eventually(
+        lambda: [each for each in pool.status().workers if each.state == state],
+        lambda some: all(each.pid is not None for each in some),
+        "the workers say what they do",
+    )
+    return {each.slot: each.pid for each in found if each.pid is not None}
 
 
 def until_workers(pool: muster.pool.Pool, count: int, timeout_s: float = WAIT_S) -> dict[int, int]:
     """Wait until exactly so many workers run, and no other is there. Return their processes."""
-    eventually(
-        lambda: [each.state for each in pool.status().workers],
-        lambda states: states == ["running"] * count,
-        f"{count} workers run",
+    found = eventually(
+        lambda: pool.status().workers,
+        lambda workers: [(each.state, each.pid is not None) for each in workers] == [("running", True)] * count,
+        f"{count} workers run, and say so",
         timeout_s,
     )
-    return workers(pool)
+    return {each.slot: each.pid for each in found if each.pid is not None}
 
 
 def registered(pool: muster.pool.Pool) -> list[int]:
