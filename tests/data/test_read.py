@@ -191,9 +191,9 @@ def test_a_quota_slows_it_down_and_does_not_end_it(
 ) -> None:
     """A response that is throttled has no partitions."""
     topic, group = muster.topic(fresh("quota")), fresh("slow")
-    produce(muster.bootstrap, topic, range(20_000), 1)
-    muster.cli("quotas", "set", "--client-id", f"muster-data-{group}", "--consumer-rate", "100KiB/s")
-    assert len(driver.run(values, kafka, topic, group)) == 20_000
+    produce(muster.bootstrap, topic, range(30_000), 1)
+    muster.cli("quotas", "set", "--client-id", f"muster-data-{group}", "--consumer-rate", "25KiB/s")
+    assert len(driver.run(values, kafka, topic, group)) == 30_000
 
 
 def test_a_topic_that_was_made_again_with_less(
