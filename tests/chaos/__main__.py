@@ -1,5 +1,6 @@
 """``python -m tests.chaos --seed S --minutes M``: real clients under random faults. ``... check DIR``: its journals
-again. ``... batches --rounds N``: ``muster.data.batches`` while its processes are killed.
+again. ``... batches --rounds N``: ``muster.data.batches`` while its processes are killed. ``... pool --rounds N``:
+``muster.pool`` likewise.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import click
 
-from tests.chaos import batches, plan
+from tests.chaos import plan
 from tests.chaos.checker import check
 from tests.chaos.cluster import ROOT
 from tests.chaos.history import read_history
@@ -59,18 +62,55 @@ def check_again(directory: Path) -> None:
     sys.exit(0 if _report(directory, 0) else 1)
 
 
+_seed = click.option("--seed", default=1, show_default=True, help="Which kills.")
+_rounds = click.option("--rounds", default=20, show_default=True, help="How many of them.")
+_folder = click.option("--folder", type=click.Path(path_type=Path), help="Where storage and logs go, and stay.")
+
+
 @main.command("batches")
-@click.option("--seed", default=1, show_default=True, help="Which kills.")
-@click.option("--rounds", default=20, show_default=True, help="How many of them.")
-@click.option("--folder", type=click.Path(path_type=Path), help="Where storage and logs go, and stay.")
+@_seed
+@_rounds
+@_folder
 def run_batches(seed: int, rounds: int, folder: Path | None) -> None:
     """Copy a topic exactly once while drivers, workers and coordinators are killed. Exit code 1 if it is not."""
+    from tests.chaos import batches
+
+    _run("batches", batches.run, seed, rounds, folder)
+
+
+@main.command("pool")
+@_seed
+@_rounds
+@_folder
+def run_pool(seed: int, rounds: int, folder: Path | None) -> None:
+    """Let a pool handle a topic at least once while its processes are killed. Exit code 1 if it does not."""
+    from tests.chaos.pools import run
+
+    _run("pool", run.run, seed, rounds, folder)
+
+
+class _Outcome(Protocol):
+    """The result of a plan."""
+
+    @property
+    def is_right(self) -> bool: ...
+
+
+def _run(
+    name: str,
+    run: Callable[[int, int, Path, Callable[[str], None]], _Outcome],
+    seed: int,
+    rounds: int,
+    folder: Path | None,
+) -> None:
+    """Run the plan and print what came of it. The folder is kept if a rule was violated."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # end the child processes
     place = folder or Path(tempfile.mkdtemp(prefix="muster-chaos-"))
     place.mkdir(parents=True, exist_ok=True)
-    outcome = batches.run(seed, rounds, place, lambda text: click.echo(f"chaos: {text}", err=True))
+    outcome = run(seed, rounds, place, lambda text: click.echo(f"chaos: {text}", err=True))
     click.echo(str(outcome))
     if not outcome.is_right:
-        click.echo(f"chaos: again: make chaos PLAN=batches SEED={seed} ROUNDS={rounds}; logs are in {place}")
+        click.echo(f"chaos: again: make chaos PLAN={name} SEED={seed} ROUNDS={rounds}; logs are in {place}")
         sys.exit(1)
     if folder is None:
         shutil.rmtree(place)

@@ -17,17 +17,15 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 
-from muster.gateway.client.cluster import Cluster
-from muster.placement.hashing import partition_for
+from tests.chaos.rounds import bytes_of, group_coordinator, kafka_of, new_muster, transaction_coordinator
 from tests.data.copying import STEPS, copy
-from tests.data.driver import Driver, DriverKilled
-from tests.data.topics import consume, fetched_bytes, produce
+from tests.data.driver import Driver, DriverKilled, environment
+from tests.data.topics import consume, produce
 from tests.muster_process import Muster
 
 SOURCE, TARGET, GROUP = "in", "out", "copy"
 PARTITIONS, RECORDS = 3, 400
 KINDS = ("driver", "driver at any time", "worker", "group coordinator", "transaction coordinator")
-_OFFSETS_PARTITIONS = 4
 _MAX_LIFE_S = 3.0
 """A driver that is killed at any time lives this long at most, once it is at work."""
 
@@ -62,9 +60,7 @@ class Outcome:
 def run(seed: int, rounds: int, folder: Path, say: Callable[[str], None]) -> Outcome:
     """Run the rounds and check what came of them."""
     chance, outcome = random.Random(seed), Outcome()
-    properties = {"offsets.topic.num.partitions": str(_OFFSETS_PARTITIONS), "metrics.samples.flush.ms": "500"}
-    properties["transaction.state.log.num.partitions"] = "2"
-    with Muster(folder / "storage", properties=properties) as muster:
+    with new_muster(folder) as muster:
         work = _Work(muster, folder, chance, outcome)
         muster.topic(SOURCE, partitions=PARTITIONS)
         muster.topic(TARGET, partitions=PARTITIONS + 1)
@@ -85,7 +81,7 @@ class _Work:
 
     def __init__(self, muster: Muster, folder: Path, chance: random.Random, outcome: Outcome) -> None:
         self._muster, self._folder, self._chance, self._outcome = muster, folder, chance, outcome
-        self._kafka = Cluster(muster.bootstrap, tuple(url.removesuffix("/metrics") for url in muster.metrics_urls))
+        self._kafka = kafka_of(muster)
         self._files = folder / "files"
         self._driver: Driver | None = None
 
@@ -107,12 +103,12 @@ class _Work:
             poison.touch()
             self._copy(poison=poison)
             return ""
-        names = {
-            "group coordinator": f"offsets-{partition_for(GROUP, _OFFSETS_PARTITIONS)}",
-            "transaction coordinator": f"transactions-{partition_for(f'muster-data-{GROUP}', 2)}",
-        }
-        actor = self._muster.actors().get(names[kind])
-        self._copy(step, victims=() if actor is None else (actor["pid"],), dies=False)
+        victim = (
+            group_coordinator(self._muster, GROUP)
+            if kind == "group coordinator"
+            else transaction_coordinator(self._muster, f"muster-data-{GROUP}")
+        )
+        self._copy(step, victims=() if victim is None else (victim,), dies=False)
         return step
 
     def _copy(
@@ -140,7 +136,7 @@ class _Work:
 
     def _running(self) -> Driver:
         if self._driver is None:
-            self._driver = Driver(self._muster, self._folder / "driver.log")
+            self._driver = Driver(environment(self._muster), self._folder / "driver.log")
         return self._driver
 
     def _lose_driver(self) -> None:
@@ -165,6 +161,4 @@ def _check(muster: Muster, folder: Path, outcome: Outcome) -> None:
     outcome.twice = copied.total() - len(copied)
     outcome.lost_in_files = sum(not in_files[value] for value in wanted)
     outcome.twice_in_files = in_files.total() - len(in_files)
-    fetched = fetched_bytes(muster, SOURCE)
-    outcome.bytes_of_group = sum(size for label, size in fetched.items() if label.startswith(f"{GROUP} "))
-    outcome.bytes_without_group = fetched.total() - outcome.bytes_of_group
+    outcome.bytes_of_group, outcome.bytes_without_group = bytes_of(muster, SOURCE, GROUP)

@@ -13,7 +13,7 @@ from muster import connect
 from muster.gateway.client.cluster import Cluster
 from muster.gateway.client.errors import Fenced, GroupHasMembers, RecordTooLarge, TopicDiffers, UnknownGroup
 from tests.data.copying import copy
-from tests.data.driver import Driver, DriverKilled
+from tests.data.driver import Driver, DriverKilled, environment
 from tests.data.members import join, leave
 from tests.data.topics import consume, produce, produce_in_transaction
 from tests.muster_process import Muster
@@ -28,7 +28,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def driver(muster: Muster, log: Path) -> Iterator[Driver]:
-    with Driver(muster, log) as running:
+    with Driver(environment(muster), log) as running:
         yield running
 
 
@@ -57,9 +57,9 @@ def test_every_record_once_whenever_the_driver_is_killed(
     target, group = kafka.topic(fresh("out"), partitions=PARTITIONS + 1), fresh("copy")
     produce(kafka.bootstrap, source, range(COUNT), PARTITIONS)
     if step is not None:
-        with Driver(muster, log) as first, pytest.raises(DriverKilled):
+        with Driver(environment(muster), log) as first, pytest.raises(DriverKilled):
             first.run(copy, kafka, source, target, group, None, step)
-    with Driver(muster, log) as second:
+    with Driver(environment(muster), log) as second:
         assert second.run(copy, kafka, source, target, group) == [*range(2 if step == "committed" else 1, 5)]
     assert values_of(kafka.bootstrap, target) == [*range(COUNT)]
     assert kafka.lag(group).messages == 0

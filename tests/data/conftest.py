@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from muster.gateway.client.cluster import Cluster
-from tests.data.driver import Driver
+from tests.data.driver import Driver, environment
 from tests.muster_process import Muster
 
 
@@ -22,7 +22,7 @@ def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
 
 @pytest.fixture(scope="package")
 def driver(muster: Muster) -> Iterator[Driver]:
-    with Driver(muster, muster.storage.parent / "driver.log") as running:
+    with Driver(environment(muster), muster.storage.parent / "driver.log") as running:
         yield running
 
 

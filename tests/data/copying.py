@@ -39,7 +39,7 @@ def copy(
         if reached == step and not reached_before:
             reached_before.append(reached)
             for pid in victims or (os.getpid(),):
-                _kill(pid)
+                kill(pid)
 
     reached_before: list[str] = []
     numbers = []
@@ -101,7 +101,8 @@ def _die_once(table: Any, poison: str = "") -> Any:
     return table
 
 
-def _kill(pid: int) -> None:
+def kill(pid: int) -> None:
+    """Send SIGKILL; no effect if the process has ended."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

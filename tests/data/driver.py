@@ -1,11 +1,11 @@
-"""A Ray driver of the tests, on the private Ray of a Muster."""
+"""A Ray driver of the tests, as a process that may be killed."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -36,15 +36,16 @@ def environment(muster: Muster) -> dict[str, str]:
 
 
 class Driver:
-    """``with Driver(muster, log) as driver: driver.run(function, argument)``."""
+    """``with Driver(environment, log) as driver: driver.run(function, argument)``."""
 
-    def __init__(self, muster: Muster, log: Path) -> None:
+    def __init__(self, variables: Mapping[str, str], log: Path) -> None:
+        """``variables``: the environment, in which ``ray.init()`` connects to a Ray."""
         self.log = log
         with log.open("ab") as stderr:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.data.driver_host"],
                 cwd=_ROOT,
-                env=environment(muster),
+                env=variables,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

@@ -12,7 +12,7 @@ import pytest
 from muster.gateway.client.cluster import Cluster
 from muster.gateway.client.errors import Fenced, GroupHasMembers, OutputTooLarge, RecordTooLarge, UnknownTopic
 from tests.data.copying import STEPS, copy
-from tests.data.driver import Driver, DriverKilled
+from tests.data.driver import Driver, DriverKilled, environment
 from tests.data.members import join, leave
 from tests.data.topics import consume, fetched_bytes, produce
 from tests.muster_process import Muster
@@ -57,9 +57,9 @@ def test_a_driver_that_is_killed(
     muster: Muster, kafka: Cluster, source: str, target: str, fresh: Callable[[str], str], tmp_path: Path, step: str
 ) -> None:
     group, files, log = fresh("copy"), tmp_path / "files", tmp_path / "log"
-    with Driver(muster, log) as first, pytest.raises(DriverKilled):
+    with Driver(environment(muster), log) as first, pytest.raises(DriverKilled):
         first.run(copy, kafka, source, target, group, str(files), step)
-    with Driver(muster, log) as second:
+    with Driver(environment(muster), log) as second:
         numbers = second.run(copy, kafka, source, target, group, str(files))
     assert numbers == [*range(2 if step == "committed" else 1, 5)]
     assert values_of(muster.bootstrap, target) == [*range(COUNT)]

@@ -1,0 +1,1 @@
+"""The plan ``pool``: what a pool handles while its processes are killed."""
