@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -82,11 +83,14 @@ def run_batches(seed: int, rounds: int, folder: Path | None) -> None:
 @_seed
 @_rounds
 @_folder
-def run_pool(seed: int, rounds: int, folder: Path | None) -> None:
+@click.option("--only", multiple=True, help="A kind of kill; may be repeated. All of them otherwise.")
+def run_pool(seed: int, rounds: int, folder: Path | None, only: tuple[str, ...]) -> None:
     """Let a pool handle a topic at least once while its processes are killed. Exit code 1 if it does not."""
     from tests.chaos.pools import run
 
-    _run("pool", run.run, seed, rounds, folder)
+    if unknown := set(only) - run.KINDS.keys():
+        raise click.BadParameter(f"{', '.join(sorted(unknown))}: choose of {', '.join(run.KINDS)}", param_hint="--only")
+    _run("pool", partial(run.run, kinds=only or tuple(run.KINDS)), seed, rounds, folder)
 
 
 class _Outcome(Protocol):

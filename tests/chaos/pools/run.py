@@ -15,7 +15,7 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -109,7 +109,9 @@ def _distribution(times_s: list[float]) -> str:
     return f"{len(times_s)} kills, " + ", ".join(f"{name} {value:.1f} s" for name, value in shown.items())
 
 
-def run(seed: int, rounds: int, folder: Path, say: Callable[[str], None]) -> Outcome:
+def run(
+    seed: int, rounds: int, folder: Path, say: Callable[[str], None], kinds: Sequence[str] = tuple(KINDS)
+) -> Outcome:
     """Run the rounds and check what came of them."""
     chance, outcome = random.Random(seed), Outcome()
     with new_muster(folder) as muster:
@@ -120,7 +122,7 @@ def run(seed: int, rounds: int, folder: Path, say: Callable[[str], None]) -> Out
                 try:
                     work.begin()
                     for number in range(1, rounds + 1):
-                        kind = chance.choice(list(KINDS))
+                        kind = chance.choice(kinds)
                         step = chance.choice(KINDS[kind])
                         begun_s = time.monotonic()
                         work.round(kind, step)

@@ -72,6 +72,21 @@ EPOCH_NOT_BUMPED = Bug(
     "    @property\n    def is_exhausted(self) -> bool:\n",
 )
 
+COMMIT_BEFORE_HANDLED = Bug(
+    "a batch is committed before it is handled",
+    "gateway/client/consuming/loop.py",
+    "            self._await(self._job)\n            self._finish_job()\n",
+    "            self._assignment.note_handled(batch.ends, batch.assignments)\n"
+    "            self._commit()\n"
+    "            self._await(self._job)\n            self._finish_job()\n",
+)
+NO_EVICTION = Bug(
+    "members of dead workers stay in the group",
+    "gateway/client/pool/supervisor.py",
+    "        self.evicted += evict(coordinator, self._group, found)\n",
+    "        self.evicted += len(found[:0])\n",
+)
+
 
 def copy_of_the_tree(to: Path) -> Path:
     """Copy the files that a server needs, to be modified."""
