@@ -19,6 +19,7 @@ _COMMANDS = {
     "attribution": "attribution.__main__:main",
     "path": "path.command:main",
     "arrow": "arrow:main",
+    "pool": "pool:main",
     "ray": "ray_internals:main",
     "fetch-cost": "fetching.cost:main",
     "fetch-sessions": "fetching.sessions:main",
