@@ -22,7 +22,8 @@ from muster.actors.group.codec.records import (
     offset_record,
 )
 from muster.actors.group.types import GroupId, MemberId
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.config import LogConfig
+from muster.actors.log.partition import PartitionLog
 from muster.gateway.cli.main import cli
 from tests.cli.runner import runner
 from tests.log.support import GZIP, NOW_MS, client_batch, lose_what_is_not_synced, open_log, run, segment_files

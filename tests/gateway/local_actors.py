@@ -14,8 +14,9 @@ from typing import Any
 from muster.actors.audit.commits import CommitSteps
 from muster.actors.audit.members import MemberPeriods
 from muster.actors.config import MusterConfig, in_force, log_config
-from muster.actors.log import PartitionLog, Partitions
 from muster.actors.log.listener import LogServer
+from muster.actors.log.partition import PartitionLog
+from muster.actors.log.partitions import Partitions
 from muster.actors.offsets.history.group_history import GroupHistory
 from muster.actors.offsets.history.rebalances import RebalanceHistory
 from muster.actors.offsets.partition import OffsetsPartition, UpdateSink

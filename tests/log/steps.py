@@ -8,9 +8,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.config import LogConfig
 from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import Disk
+from muster.actors.log.partition import PartitionLog
 from tests.log.support import NOW_MS, TOPIC_ID
 
 

@@ -10,8 +10,9 @@ from uuid import UUID
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.config import LogConfig
 from muster.actors.log.files.disk import DISK, Disk
+from muster.actors.log.partition import PartitionLog
 from muster.actors.wire.kafka import codec
 from muster.placement.view import ClusterView, Endpoint, Topic
 

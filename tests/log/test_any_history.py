@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.log import LogConfig, PartitionLog, committer
+from muster.actors.log import committer
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import OutOfOrderSequence, StorageError
 from muster.actors.log.format.records import Record
+from muster.actors.log.partition import PartitionLog
 from tests.log.steps import Broken, Clock, SteppingDisk, opened
 from tests.log.support import NOW_MS, run
 from tests.log.upkeep.test_cleaner import Pairs, keyed

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
-from muster.actors.log import LogConfig, PartitionLog, committer
+from muster.actors.log import committer
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import NotLeader, StorageError
 from muster.actors.log.files.append_times import ENTRY, AppendTimes
 from muster.actors.log.files.disk import DISK, Disk
+from muster.actors.log.partition import PartitionLog
 from muster.actors.log.progress import append_times
 from tests.log.support import NOW_MS, TOPIC_ID, client_batch, lose_what_is_not_synced, run, segment_files
 

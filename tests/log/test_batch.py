@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
-from muster.actors.log import LogError
 from muster.actors.log.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
+    LogError,
     MessageTooLarge,
     UnsupportedCompression,
 )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.log import LogConfig
 from muster.actors.log.committer import acknowledged
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from muster.actors.log.format import compression, recompression, records
 from muster.actors.log.format.batch import MAX_BATCH_RECORDS, check_client_batch, read_header

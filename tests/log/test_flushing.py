@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from muster.actors.config import MusterConfig, log_config, offsets_log_config
-from muster.actors.log import LogConfig, PartitionLog, committer
+from muster.actors.log import committer
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import StorageError
 from muster.actors.log.files.disk import Disk
+from muster.actors.log.partition import PartitionLog
 from tests.log.support import client_batch, open_log, run
 from tests.log.transactions.support import P, marker, write
 

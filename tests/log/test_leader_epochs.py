@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import OffsetOutOfRange
 from muster.actors.log.format.batch import iter_headers
 from muster.actors.log.leader_epochs import divergence
+from muster.actors.log.partition import PartitionLog
 from muster.actors.wire.internal.fetch import EpochEnd
 from tests.log.support import client_batch, open_log, run
 

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import NotLeader, OffsetOutOfRange, OutOfOrderSequence, RecordListTooLarge
 from muster.actors.log.files import directory as directories
 from muster.actors.log.format.batch import iter_headers
+from muster.actors.log.partition import PartitionLog
 from tests.log.support import GZIP, NOW_MS, ZSTD, client_batch, open_log, run, segment_files
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)

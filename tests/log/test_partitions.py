@@ -12,7 +12,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from muster.actors.log import LogConfig, Partitions, open_logs, routing
+from muster.actors.log import open_logs, routing
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import InvalidRecord
 from muster.actors.log.fetch import WaitingFetch, open_now, open_soon
 from muster.actors.log.format import client_batch as client_batch_module
@@ -20,6 +21,7 @@ from muster.actors.log.format.batch import iter_headers, read_header
 from muster.actors.log.format.client_batch import AT_ONCE_RECORDS
 from muster.actors.log.format.compression import decompress
 from muster.actors.log.partition import Append, PartitionLog
+from muster.actors.log.partitions import Partitions
 from muster.actors.log.produces import Produce
 from muster.actors.wire.internal.fetch import FetchedPartition, FetchPartition, FetchRequest
 from muster.actors.wire.internal.produce import ProducedPartition

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.config import LogConfig
 from muster.actors.log.fetch import WaitingFetch, open_now
 from muster.actors.log.format.batch import iter_headers
+from muster.actors.log.partition import PartitionLog
 from muster.actors.wire.internal.fetch import FetchedPartition, FetchPartition, FetchRequest
 from tests.log.support import TOPIC_ID, client_batch, open_log, run
 

@@ -14,8 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from muster.actors.group.config import GroupConfig
-from muster.actors.log import LogConfig, PartitionLog, Partitions
+from muster.actors.log.config import LogConfig
 from muster.actors.log.listener import LogServer
+from muster.actors.log.partition import PartitionLog
+from muster.actors.log.partitions import Partitions
 from muster.actors.offsets.partition import OffsetsPartition
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.internal.listener import Handler, Server

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.log import PartitionLog
+from muster.actors.log.partition import PartitionLog
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.internal.channel import Channel, ChannelLost, connect
 from muster.actors.wire.kafka.codec import ErrorCode

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from muster.actors.group.config import GroupConfig
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.config import LogConfig
 from muster.actors.log.files.disk import Disk
+from muster.actors.log.partition import PartitionLog
 from muster.actors.offsets.partition import OffsetsPartition
 from muster.actors.runtime.process import now_ms
 from muster.actors.wire.internal import envelope

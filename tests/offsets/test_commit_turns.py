@@ -11,7 +11,7 @@ from muster.actors.group.apis import offsets
 from muster.actors.group.codec.records import CommittedOffset, offset_records
 from muster.actors.group.messages import NO_MEMBER, CommitPartition, CommitTopic, OffsetCommit
 from muster.actors.group.types import GroupId
-from muster.actors.log import LogConfig
+from muster.actors.log.config import LogConfig
 from muster.actors.log.format.batch import iter_headers
 from muster.actors.offsets import commit_turns
 from muster.actors.wire.kafka.codec import ErrorCode

@@ -11,7 +11,7 @@ import pytest
 from muster.actors.coordinator.batching import batches
 from muster.actors.group.events import Cause, Event, MemberSynced, RebalanceStarted
 from muster.actors.group.types import Record
-from muster.actors.log import LogConfig
+from muster.actors.log.config import LogConfig
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.format.batch import iter_headers
 from muster.actors.wire.internal.channel import Channel

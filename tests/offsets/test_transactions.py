@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.log import LogConfig
+from muster.actors.log.config import LogConfig
 from muster.actors.wire.internal.channel import Channel, ChannelLost
 from muster.actors.wire.internal.markers import NO_DECISION, Marked, Marker
 from muster.actors.wire.internal.verification import VerifyRequest

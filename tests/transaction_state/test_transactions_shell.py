@@ -15,8 +15,8 @@ import pytest
 from ray.exceptions import RayError
 
 from muster.actors.config import MusterConfig
-from muster.actors.log import PartitionLog
 from muster.actors.log.files.disk import Disk
+from muster.actors.log.partition import PartitionLog
 from muster.actors.runtime.channels import ActorChannels
 from muster.actors.runtime.process import now_ms
 from muster.actors.transaction_state.partition import TransactionsPartition

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.actors.log import PartitionLog
+from muster.actors.log.partition import PartitionLog
 from muster.actors.wire.kafka.codec import ErrorCode, versions_of
 from muster.placement.view import OFFSETS_TOPIC, Topic
 from tests.gateway.apis.test_data_apis import FETCH, LATEST, fetch, fetch_body, produce

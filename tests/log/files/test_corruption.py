@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import CorruptSegment, StorageError
+from muster.actors.log.partition import PartitionLog
 from tests.log.support import client_batch, lose_what_is_not_synced, open_log, run, segment_files
 
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=100)

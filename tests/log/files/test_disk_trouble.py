@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.actors.log import LogConfig, PartitionLog, committer
+from muster.actors.log import committer
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import StorageError
 from muster.actors.log.files.disk import Disk
+from muster.actors.log.partition import PartitionLog
 from tests.log.support import client_batch, open_log, run
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EMFILE)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import FencedEpoch, NotLeader
 from muster.actors.log.files import loading
 from muster.actors.log.files.directory import Claim
@@ -17,6 +17,7 @@ from muster.actors.log.files.disk import Disk
 from muster.actors.log.files.manifest import Manifest
 from muster.actors.log.files.segment import Segment
 from muster.actors.log.format.batch import stamp
+from muster.actors.log.partition import PartitionLog
 from tests.log.support import client_batch, open_log, run, segment_files
 
 SMALL = LogConfig(segment_bytes=1000)

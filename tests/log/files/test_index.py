@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import OutOfOrderSequence
 from muster.actors.log.files import snapshot
 from muster.actors.log.files.disk import DISK, Disk
 from muster.actors.log.files.index import CACHE, Head, IndexCache, SparseIndex, read_entries
 from muster.actors.log.files.segment import Segment
+from muster.actors.log.partition import PartitionLog
 from muster.actors.log.producers import ProducerEntry, WrittenBatch
 from tests.log.support import NOW_MS, client_batch, open_log, run, segment_files
 

@@ -7,7 +7,7 @@ import random
 import sys
 from pathlib import Path
 
-from muster.actors.log import PartitionLog
+from muster.actors.log.partition import PartitionLog
 from tests.log.support import TOPIC_ID, run
 from tests.log.upkeep.kept_up import KEYS, config, now_ms
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from muster.actors.log import LogConfig
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import OutOfOrderSequence, StorageError
 from tests.log.support import TOPIC_ID, client_batch, lose_what_is_not_synced, open_log, run, segment_files
 

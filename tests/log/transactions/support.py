@@ -5,11 +5,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
-from muster.actors.log import PartitionLog
 from muster.actors.log.format.batch import iter_headers
 from muster.actors.log.format.control import read_control
 from muster.actors.log.format.records import Record, read_records
-from muster.actors.log.partition import Append, AppendResult
+from muster.actors.log.partition import Append, AppendResult, PartitionLog
 from muster.actors.wire.internal.markers import NO_DECISION, Marker
 from muster.actors.wire.kafka.framing import Buffer
 from tests.log.support import client_batch

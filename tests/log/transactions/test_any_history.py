@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from muster.actors.log import LogConfig, PartitionLog, committer
+from muster.actors.log import committer
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence, StorageError
+from muster.actors.log.partition import PartitionLog
 from tests.log.steps import Broken, Clock, SteppingDisk, opened
 from tests.log.support import lose_what_is_not_synced, run
 from tests.log.transactions.support import ALL_BYTES, client_view, marker

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.config import LogConfig
 from muster.actors.log.format.batch import BatchHeader, iter_headers
+from muster.actors.log.partition import PartitionLog
 from muster.actors.log.upkeep.compaction import delete_horizon_ms
 from tests.log.steps import Clock, content, opened
 from tests.log.support import NOW_MS, lose_what_is_not_synced, run

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.log import LogConfig
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,

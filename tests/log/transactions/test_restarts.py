@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.log import LogConfig, PartitionLog, committer
+from muster.actors.log import committer
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
 from muster.actors.log.files.disk import Disk
+from muster.actors.log.partition import PartitionLog
 from muster.actors.log.transactions.aborted import AbortedTransaction, AbortedTransactions, overlapping
 from tests.log.support import client_batch, lose_what_is_not_synced, open_log, run
 from tests.log.transactions import support

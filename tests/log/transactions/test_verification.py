@@ -10,8 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from muster.actors.log import LogConfig, Partitions
+from muster.actors.log.config import LogConfig
 from muster.actors.log.partition import Append, PartitionLog
+from muster.actors.log.partitions import Partitions
 from muster.actors.log.produces import Produce, Submitted
 from muster.actors.log.transactions.verification import Transaction
 from muster.actors.wire.internal.markers import NO_DECISION, Marker

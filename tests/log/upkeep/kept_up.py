@@ -10,7 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.config import LogConfig
+from muster.actors.log.partition import PartitionLog
 from tests.log.support import TOPIC_ID
 
 KEYS = 20

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import InvalidRecords, OutOfOrderSequence, StorageError
 from muster.actors.log.format.batch import crc_matches, iter_headers
+from muster.actors.log.partition import PartitionLog
 from muster.actors.log.upkeep.compaction import delete_horizon_ms
 from tests.log.steps import Clock, content, latest, opened
 from tests.log.support import GZIP, LZ4, NONE, NOW_MS, SNAPPY, ZSTD, client_batch, run, segment_files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from muster.actors.log import LogConfig
+from muster.actors.log.config import LogConfig
 from muster.actors.wire.kafka.codec import ErrorCode
 from tests.log.support import run
 from tests.offsets.shell import Shell, commit, committed

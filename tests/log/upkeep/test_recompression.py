@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import InvalidRecord, MessageTooLarge, OutOfOrderSequence, RecordListTooLarge
 from muster.actors.log.format.batch import HEADER_BYTES, BatchHeader, crc_matches, read_header, seal
 from muster.actors.log.format.compression import CODEC_OF
 from muster.actors.log.format.records import Record, read_records
+from muster.actors.log.partition import PartitionLog
 from tests.log.support import GZIP, LZ4, NONE, NOW_MS, SNAPPY, ZSTD, client_batch, open_log, run
 
 SOURCES = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}

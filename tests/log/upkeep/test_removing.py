@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.log import LogConfig, PartitionLog
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import NotLeader, OffsetOutOfRange, PolicyViolation
-from muster.actors.log.partition import HIGH_WATERMARK
+from muster.actors.log.partition import HIGH_WATERMARK, PartitionLog
 from tests.log.steps import Clock, SteppingDisk, content, opened
 from tests.log.support import NOW_MS, client_batch, run, segment_files
 

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.log import LogConfig, PartitionLog, committer
+from muster.actors.log import committer
+from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import LogError, NotLeader
 from muster.actors.log.files import loading, recovery
 from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.manifest import Manifest
 from muster.actors.log.files.segment import Segment
+from muster.actors.log.partition import PartitionLog
 from tests.log.steps import Broken, Gate, SteppingDisk, content, latest, opened
 from tests.log.support import run
 from tests.log.upkeep.test_cleaner import Pairs, keyed
