@@ -21,7 +21,7 @@ from muster.gateway.client.consuming.dead_letters import DeadLetterTopic
 from muster.gateway.client.consuming.handler_thread import HandlerThread, Job
 from muster.gateway.client.consuming.handling import Abandoned, Counts, Handler, Handling, text_of
 from muster.gateway.client.consuming.settings import Consumption
-from muster.gateway.client.errors import HandlerFailed
+from muster.gateway.client.errors import HandlerFailed, MusterError
 
 log = logging.getLogger(__name__)
 
@@ -205,12 +205,24 @@ class Loop:
             return
         try:
             found = self._consumer.committed([TopicPartition(*each) for each in new], _BEGINS_S)
-            for each in found:
-                if each.offset < 0:
-                    each.offset, _ = self._consumer.get_watermark_offsets(each, _BEGINS_S)
-                    self._consumer.commit(offsets=[each], asynchronous=False)
-        except KafkaException as error:  # its lag is known once its first records are handled
+            without = [(each.topic, each.partition) for each in found if each.offset < 0]
+            if without:
+                begins = self._begins(without)
+                wanted = [TopicPartition(*each, begin) for each, begin in begins.items()]
+                self._consumer.commit(offsets=wanted, asynchronous=False)
+        except (KafkaException, MusterError, OSError) as error:  # its lag is known once its first records are handled
             log.info("%s: the begin of partitions is not committed: %s", self._client_id, error)
+
+    def _begins(self, partitions: list[assignment.TopicPartition]) -> dict[assignment.TopicPartition, int]:
+        """Return the first offset of each partition, over connections of their own.
+
+        On those of the consumer, each request for an empty partition would wait until its Fetch has timed out.
+        """
+        from muster.gateway.client.kafka.offsets import log_offsets
+        from muster.gateway.client.kafka.requests import EARLIEST
+
+        with self._settings.cluster.leaders(self._client_id) as leaders:
+            return log_offsets(leaders, partitions, EARLIEST)
 
     def _commit(self) -> None:
         """Commit what is handled. What is refused is repeated, while the member has the partition."""
