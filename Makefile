@@ -25,6 +25,7 @@ help:
 	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator, consumer groups, copies of its actor, and the transaction coordinator, against any history; a bad one is printed with its command"
 	@echo "make chaos SEED=1 MINUTES=3   real clients under random faults, checked; a bad run keeps its journals"
 	@echo "make chaos PLAN=batches ROUNDS=20   muster.data.batches while its drivers, workers and coordinators are killed"
+	@echo "make chaos PLAN=pool ROUNDS=20   muster.pool while its workers, supervisor, coordinator and drivers are killed"
 	@echo "make fuzz SEED=1 FRAMES=1000000   hostile clients, frames from the schemas; more by FUZZ=\"--minutes 5\""
 	@echo "make lint    style, layers, commit subjects, types"
 	@echo "make dependencies   known vulnerabilities and licences of what is installed; build/sbom.json"

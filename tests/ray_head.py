@@ -66,14 +66,14 @@ class RayHead:
 
 
 @contextlib.contextmanager
-def connected() -> Iterator[None]:
-    """Connect this process to a Ray of its own."""
+def connected() -> Iterator[str]:
+    """Connect this process to a Ray of its own; yield the address."""
     with RayHead() as head:
         import ray  # it reads the environment
 
         ray.init(head.address, log_to_driver=False, configure_logging=False)
         try:
-            yield
+            yield head.address
         finally:
             ray.shutdown()
 

@@ -15,12 +15,11 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-import ray
 
 import muster.pool
 from muster.gateway.client.kafka.groups import members_of
@@ -38,7 +37,7 @@ from tests.data.driver import Driver, DriverKilled
 from tests.data.topics import produce
 from tests.muster_process import Muster, eventually
 from tests.ray.pool.kit import pid_of, supervisor, workers
-from tests.ray_head import ENVIRONMENT, RayHead
+from tests.ray_head import connected
 
 TOPIC, GROUP = "in", "handlers"
 PARTITIONS, RECORDS, MORE = 4, 400, 40
@@ -116,7 +115,7 @@ def run(
     chance, outcome = random.Random(seed), Outcome()
     with new_muster(folder) as muster:
         muster.topic(TOPIC, partitions=PARTITIONS)
-        with _ray() as address:
+        with connected() as address:
             work = _Work(muster, address, folder, chance)
             with Watching(work.kafka, GROUP) as watching:
                 try:
@@ -146,23 +145,12 @@ def run(
     return outcome
 
 
-@contextlib.contextmanager
-def _ray() -> Iterator[str]:
-    """Start a Ray and connect to it; yield its address."""
-    with RayHead() as head:
-        ray.init(head.address, log_to_driver=False, configure_logging=False)
-        try:
-            yield head.address
-        finally:
-            ray.shutdown()
-
-
 class _Work:
     """The pool, and what is done to it."""
 
     def __init__(self, muster: Muster, ray_address: str, folder: Path, chance: random.Random) -> None:
         self._muster, self._folder, self._chance = muster, folder, chance
-        self._environment = {**os.environ, **ENVIRONMENT, "RAY_ADDRESS": ray_address}
+        self._environment = {**os.environ, "RAY_ADDRESS": ray_address}
         self.kafka = kafka_of(muster)
         self.steps = Steps(folder)
         self.records = self.rounds = 0
