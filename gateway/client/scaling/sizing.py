@@ -149,20 +149,20 @@ class Sizing:
         return size
 
     def _need(self, now_s: float, rows: Iterable[PartitionLag], size: int) -> _Need:
-        lagging = backlog = 0
-        arrivals: list[float] = []
-        late: list[float] = []
-        for row in rows:
-            seen = self._rates.seen.get((row.topic, row.partition))
-            if seen is None:
-                continue
-            arrivals.append(seen.arrival or 0.0)
-            late.append(0.0)
-            lagging += seen.lag > 0
-            age_s = now_s - seen.unread_s if row.lag_s is None else row.lag_s
-            if seen.lag and age_s > _LATE * self.target_s:
-                backlog += seen.lag
-                late[-1] = seen.lag / (_HURRY * self.target_s)
+        known = [(row, seen) for row in rows if (seen := self._rates.seen.get((row.topic, row.partition))) is not None]
+        ages_s = [
+            (now_s - seen.unread_s if row.lag_s is None else row.lag_s) if seen.lag else 0.0 for row, seen in known
+        ]
+        lagging = sum(seen.lag > 0 for _, seen in known)
+        is_late = any(age_s > _LATE * self.target_s for age_s in ages_s)
+        soon_s = self.start_s if is_late else 0.0  # what is late before a new member reads needs no second decision
+        backlogs = [
+            seen.lag if seen.lag and age_s + soon_s > _LATE * self.target_s else 0
+            for (_, seen), age_s in zip(known, ages_s, strict=True)
+        ]
+        backlog = sum(backlogs)
+        arrivals = [seen.arrival or 0.0 for _, seen in known]
+        late = [each / (_HURRY * self.target_s) for each in backlogs]
         if self.rate is None:
             return _Need(size, size if backlog else size - 1, bool(backlog))
         spare = (min(size, lagging) * self.rate - sum(arrivals)) * self.start_s

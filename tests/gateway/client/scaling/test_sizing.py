@@ -135,6 +135,19 @@ def test_the_first_unread_record_starts_a_member_at_once() -> None:
     assert sizing.look(2, [row(5, 6)], 0) == 1
 
 
+def test_a_burst_that_two_looks_have_seen_needs_one_decision() -> None:
+    """Three partitions have records a second earlier than the others, and are late a second earlier."""
+    sizing, sizes = Sizing(start_s=6), [0]
+    for now_s in range(12):
+        read = 100 * max(now_s - 2, 0)
+        rows = [
+            row(read if partition == 0 else 0, 1_500 * (partition < 3 or now_s > 0), None, partition)
+            for partition in range(8)
+        ]
+        sizes.append(sizing.look(now_s, rows, sizes[-1]))
+    assert sizes == [0, *[1] * 8, *[8] * 4]
+
+
 def test_also_again_when_the_last_one_has_just_been_stopped() -> None:
     sizing = Sizing(idle_s=5)
     sizing.look(0, [row(0, 1)], 0)
