@@ -15,10 +15,10 @@ import click
 from benchmarks.cluster import machine
 from benchmarks.report import Figures, output, output_options
 from muster.actors.log.config import LogConfig
-from muster.actors.log.partition import PartitionLog
 from muster.actors.log.files import index, snapshot
 from muster.actors.log.format.batch import find_damage, iter_headers
 from muster.actors.log.format.records import build_batch
+from muster.actors.log.partition import PartitionLog
 from muster.actors.runtime.process import now_ms
 
 _TOPIC_ID = UUID(int=1)

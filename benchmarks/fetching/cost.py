@@ -33,9 +33,9 @@ import uvloop
 from benchmarks.cluster import machine
 from benchmarks.report import Figures, output, output_options
 from muster.actors.config import MusterConfig, log_config
-from muster.actors.log.partitions import Partitions
 from muster.actors.log.format.records import build_batch
 from muster.actors.log.listener import LogServer
+from muster.actors.log.partitions import Partitions
 from muster.actors.runtime.process import now_ms
 from muster.actors.tables.spool import Sample, SampleStore
 from muster.actors.wire.internal.listener import Server

@@ -20,9 +20,9 @@ from uuid import UUID
 import muster.gateway.apis  # noqa: F401 - registers the handlers
 from muster.actors.audit.sends import Sends
 from muster.actors.config import MusterConfig, log_config
-from muster.actors.log.partitions import Partitions
 from muster.actors.log.history import LogHistory
 from muster.actors.log.listener import LogServer
+from muster.actors.log.partitions import Partitions
 from muster.actors.offsets import serving as offsets_serving
 from muster.actors.runtime.channels import own_channels
 from muster.actors.runtime.process import log_to_file, now_ms, wall_ms

@@ -1,1 +1,1 @@
-"""The plan ``pool``: what a pool handles while its processes are killed."""
+"""The plan ``pool``: a pool handles records while its processes are killed."""

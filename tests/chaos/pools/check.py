@@ -1,4 +1,4 @@
-"""What a pool has done wrong, by what its processes wrote. Pure."""
+"""Faults of a pool, by what its processes wrote. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Owners:
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """What became of the records of a topic."""
+    """Records of a topic, by the number of times that they were handled."""
 
     lost: frozenset[Record]
     """Never handled."""

@@ -49,7 +49,7 @@ KINDS = {
     "group coordinator": (ANYWHERE, *OF_WORKERS),
     "driver": (ANYWHERE,),
 }
-"""What is killed, and at which steps."""
+"""Victims, and the steps at which they are killed."""
 _MAX_MOMENT_S, _MAX_DRIVER_S = 1.5, 4.0
 """Something is killed so long after the records were written, at most, or after a driver was started."""
 _WAIT_S = 120

@@ -1,4 +1,4 @@
-"""What the plan ``pool`` calls lost, handled twice and taken over."""
+"""Records that are lost or handled twice, and partitions that are taken over, as the plan ``pool`` sees them."""
 
 from __future__ import annotations
 

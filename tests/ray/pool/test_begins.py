@@ -18,7 +18,7 @@ FETCH_S = 0.5
 
 
 def test_the_begins_of_empty_partitions_do_not_wait_for_one_fetch_each(kit: Kit) -> None:
-    """As they would over the consumer's connection, and with them the first records."""
+    """Over the connection of the consumer they would, and with them the first records."""
     topic = kit.new_topic(MANY)
     pool = kit.start(writing(kit.out), topic, low=1, high=1)
     until_workers(pool, 1)
