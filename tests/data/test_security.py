@@ -21,7 +21,7 @@ from muster.gateway.client.security import read_security
 from muster.gateway.security.credentials import write
 from muster.gateway.security.scram import SCRAM_MECHANISMS, ScramCredential
 from tests.certificates import Authority
-from tests.data.driver import Driver
+from tests.data.driver import Driver, environment
 from tests.data.test_batches import COUNT, PARTITIONS, copy_once, values_of
 from tests.data.topics import fetched_bytes, produce
 from tests.muster_process import Muster
@@ -56,7 +56,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
 
 @pytest.fixture(scope="module")
 def secured_driver(secured: Muster) -> Iterator[Driver]:
-    with Driver(secured, secured.storage.parent / "driver.log") as running:
+    with Driver(environment(secured), secured.storage.parent / "driver.log") as running:
         yield running
 
 

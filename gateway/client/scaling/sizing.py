@@ -42,16 +42,19 @@ class _Need(NamedTuple):
     down: int
     """Members to which it may shrink, if these are fewer."""
     is_late: bool
-    """Records are late."""
+    """Records are late, or will be."""
+    is_certain: bool
+    """Members cannot read in time what is unread now, by their rate."""
 
 
 class Sizing:
     """Decides how many members a group should have, look by look. May be pickled between two looks.
 
     A group without members gets one as soon as a record is unread. Then it grows at most once per ``start_s``, as the
-    members that were added last must show what they do first, and never above the partitions that lag, unless more are
-    needed to keep up with what arrives. It shrinks once fewer members were enough for ``down_s``, and to ``low`` after
-    ``idle_s`` without an unread or a new record. While the end of a partition's log is unknown, it keeps its size.
+    members that were added last must show what they do first; from one member at once, if its rate shows that it cannot
+    read in ``target_s`` what is unread. It never grows above the partitions that lag, unless more are needed to keep up
+    with what arrives. It shrinks once fewer members were enough for ``down_s``, and to ``low`` after ``idle_s`` without
+    an unread or a new record. While the end of a partition's log is unknown, it keeps its size.
 
     Records in a partition without a committed offset are for one member, until it shows whether members begin at the
     beginning of logs: then they are unread like others, or count no more.
@@ -141,7 +144,7 @@ class Sizing:
             return self._grown(now_s, 1) if unread else 0
         need = self._need(now_s, rows, size)
         up, enough = self._bounded(need.up), self._enough(now_s, need.down, size)
-        if self._should_grow(now_s, up, size, is_late=need.is_late):
+        if self._should_grow(now_s, up, size, need):
             return self._grown(now_s, up)
         if enough < size and now_s - max(self._grew_s, self._shrank_s) >= self.start_s:
             self._shrank_s, self._grows = now_s, False
@@ -153,18 +156,17 @@ class Sizing:
         ages_s = [
             (now_s - seen.unread_s if row.lag_s is None else row.lag_s) if seen.lag else 0.0 for row, seen in known
         ]
-        lagging = sum(seen.lag > 0 for _, seen in known)
-        is_late = any(age_s > _LATE * self.target_s for age_s in ages_s)
-        soon_s = self.start_s if is_late else 0.0  # what is late before a new member reads needs no second decision
+        lags = [seen.lag for _, seen in known]
+        lagging = sum(lag > 0 for lag in lags)
+        is_certain = self.rate is not None and sum(lags) > min(size, lagging) * self.rate * self.target_s
         backlogs = [
-            seen.lag if seen.lag and age_s + soon_s > _LATE * self.target_s else 0
-            for (_, seen), age_s in zip(known, ages_s, strict=True)
+            lag if is_certain or age_s > _LATE * self.target_s else 0 for lag, age_s in zip(lags, ages_s, strict=True)
         ]
         backlog = sum(backlogs)
         arrivals = [seen.arrival or 0.0 for _, seen in known]
         late = [each / (_HURRY * self.target_s) for each in backlogs]
         if self.rate is None:
-            return _Need(size, size if backlog else size - 1, bool(backlog))
+            return _Need(size, size if backlog else size - 1, bool(backlog), is_certain=False)
         spare = (min(size, lagging) * self.rate - sum(arrivals)) * self.start_s
         left = 1.0 - min(max(spare, 0.0) / backlog, 1.0) if backlog else 0.0
         rate = self.rate
@@ -172,15 +174,19 @@ class Sizing:
             _members(arrivals, late, part, rate, load)
             for part, load in ((left, _LOAD), (1.0, _LOW_LOAD), (0.0, _LOAD), (0.0, _LOW_LOAD))
         )
-        return _Need(min(up, max(lagging, up_without)), min(down, max(lagging, down_without)), bool(backlog))
+        return _Need(
+            min(up, max(lagging, up_without)), min(down, max(lagging, down_without)), bool(backlog), is_certain
+        )
 
-    def _should_grow(self, now_s: float, up: int, size: int, *, is_late: bool) -> bool:
+    def _should_grow(self, now_s: float, up: int, size: int, need: _Need) -> bool:
         if up <= size:
             self._above_from_s = None
             return False
         if self._above_from_s is None:
             self._above_from_s = now_s
-        lasts = is_late or now_s - self._above_from_s >= _PATIENCE * self.target_s
+        if need.is_certain and size == 1:  # it has shown what it does
+            return True
+        lasts = need.is_late or now_s - self._above_from_s >= _PATIENCE * self.target_s
         return lasts and now_s - self._grew_s >= self.start_s
 
     def _grown(self, now_s: float, size: int) -> int:
