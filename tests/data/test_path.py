@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from muster.gateway.client.cluster import Cluster
 from tests.data.copying import copy
 from tests.data.driver import Driver
 from tests.data.topics import consume, fetched_bytes, produce
 from tests.muster_process import Muster
+
+pytestmark = pytest.mark.ring(name="ray")
 
 PARTITIONS, COUNT = 2, 2_000
 
