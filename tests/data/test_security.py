@@ -79,7 +79,7 @@ def allow(secured: Muster, resource: ResourceType, name: str, operation: AclOper
 
 
 def test_the_rights_of_a_batch(secured: Muster, secured_driver: Driver, fresh: Callable[[str], str]) -> None:
-    """Those of docs/ray.md, and what is said without each."""
+    """The rights of docs/ray.md, and what is said without each."""
     source = secured.topic(fresh("in"), partitions=PARTITIONS)
     target = secured.topic(fresh("out"), partitions=PARTITIONS + 1)
     produce(secured.bootstrap, source, range(COUNT), PARTITIONS)

@@ -149,7 +149,7 @@ def test_a_burst_that_two_looks_have_seen_needs_one_decision() -> None:
 
 
 def test_what_cannot_be_read_in_time_is_not_waited_for() -> None:
-    """As soon as the rate of the first member shows it."""
+    """The rate of the first member shows it."""
     sizing, sizes = Sizing(high=16, start_s=30), [0]
     for now_s in range(30):
         rows = [row(100 * max(now_s - 2, 0) if not partition else 0, 1_500, None, partition) for partition in range(8)]
