@@ -15,7 +15,7 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -140,8 +140,7 @@ def run(
         outcome.not_taken_over = times_s.count(None)
         outcome.bytes_of_group, outcome.bytes_without_group = bytes_of(muster, TOPIC, GROUP)
         processes += psutil.Process().children(recursive=True)
-    _, left = psutil.wait_procs(processes, _ENDS_S)
-    outcome.processes_left += len(left)
+    outcome.processes_left += left_of(processes)
     return outcome
 
 
@@ -312,5 +311,22 @@ class _Work:
 
     def processes_left(self) -> int:
         """Return how many processes of the pool live after its end."""
-        _, left = psutil.wait_procs(self._seen, _ENDS_S)
-        return len(left)
+        return left_of(self._seen)
+
+
+def left_of(processes: Collection[psutil.Process]) -> int:
+    """Return how many of the processes do not end in time. Their pids may be those of threads of others by now."""
+
+    def living() -> int:
+        return sum(map(_lives, processes))
+
+    with contextlib.suppress(AssertionError):
+        eventually(living, lambda count: not count, "they end", _ENDS_S)
+    return living()
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
