@@ -20,8 +20,9 @@ delays = pd.DataFrame({"key": ["UA1", "AA7", "UA1", "DL3"], "value": ["12", "3",
 muster.data.write(ray.data.from_pandas(delays), kafka.topic("delays", partitions=2), cluster=kafka)
 
 # %%
-read = muster.data.read("delays", group="notebook", cluster=kafka, columns=["partition", "key", "value"]).to_pandas()
-print(read.assign(value=read["value"].astype(int)).groupby("key")["value"].agg(["count", "mean"]))
+read = muster.data.read("delays", group="notebook", cluster=kafka, columns=["key", "value"]).to_pandas()
+read = read.assign(key=read["key"].map(bytes.decode), value=read["value"].astype(int))
+print(read.groupby("key")["value"].agg(["count", "mean"]))
 
 # %%
 kafka.stop()

@@ -196,6 +196,8 @@ class MusterUp:
     def _forget(self, message: dict[str, Any] | None) -> None:
         self._ended = message or {}
         _running.discard(self)
+        if message is not None:
+            self._await_keeper(time.monotonic() + _END_S)
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             with contextlib.suppress(OSError):
@@ -205,6 +207,16 @@ class MusterUp:
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # it has ended, and its last message says why
             os.write(self._process.stdin.fileno(), json.dumps(request).encode() + b"\n")
+
+    def _await_keeper(self, until_s: float) -> None:
+        """Return when the keeper, whose last message this was, has ended, or at that time."""
+        assert self._process.stdout is not None
+        poll = select.poll()
+        poll.register(self._process.stdout, select.POLLIN)
+        while poll.poll(max(0.0, (until_s - time.monotonic()) * 1000)) and os.read(
+            self._process.stdout.fileno(), 65_536
+        ):
+            pass
 
     def _receive(self, until_s: float) -> dict[str, Any] | None:
         """Return the next message; None if there is none by then. A keeper that failed is a message, too."""
