@@ -119,7 +119,7 @@ def damaged_records(draw: st.DrawFn) -> list[bytes]:
     return [batch_of(0, SOME, codec=codec, payload=records), *neighbours]
 
 
-@settings(max_examples=200)
+@settings(max_examples=500)
 @given(batches=damaged_records())
 def test_damaged_records(batches: list[bytes]) -> None:
     hold(batches)
@@ -132,7 +132,7 @@ def damaged_batches(draw: st.DrawFn) -> bytes:
     return resealed(changed) if len(changed) >= HEADER_BYTES and draw(st.integers(0, 3)) else changed
 
 
-@settings(max_examples=200)
+@settings(max_examples=500)
 @given(damaged=damaged_batches())
 def test_damaged_batches(damaged: bytes) -> None:
     """With any header: read as ``read_records`` does, or refused, or taken for a batch that is cut."""

@@ -114,7 +114,7 @@ def logs(draw: st.DrawFn) -> Log:
     return log
 
 
-@settings(max_examples=60)
+@settings(max_examples=300)
 @given(log=logs(), data=st.data())
 def test_committed_records_of_a_log(log: Log, data: st.DataObject) -> None:
     content = b"".join(log.batches)
@@ -142,7 +142,6 @@ def test_every_range() -> None:
             assert next_offset == max(first, 9)
 
 
-@settings(max_examples=30)
 @given(log=logs(), data=st.data())
 def test_the_last_batch_may_be_cut(log: Log, data: st.DataObject) -> None:
     content = b"".join(log.batches)

@@ -290,11 +290,11 @@ def test_members_that_take_long_to_start_are_waited_for(start_s: float) -> None:
 
 
 def test_waiting_begins_when_the_members_are_there() -> None:
-    """A caller may take its time to add them, as Serve's upscale_delay_s does; and then more comes."""
-    sizing, members = Sizing(high=16, target_s=20, start_s=20), 1
+    """A caller may take its time to add them, as Serve's upscale_delay_s does; and then much more comes."""
+    sizing, members = Sizing(high=16, start_s=20), 1
     sizes: list[int] = []
     for now_s in range(120):
-        more = 100 * max(now_s - 76, 0)
+        more = 2_000 * max(now_s - 76, 0)
         rows = [row(100 * now_s, 150 * now_s + 100 + more, None, partition) for partition in range(16)]
         members = 1 if now_s < 60 else members if now_s < 75 else sizes[74] if now_s < 76 else sizes[-1]
         sizes.append(sizing.look(now_s, rows, members))
