@@ -76,6 +76,22 @@ def started(running: Program, notes: Path) -> Kept:
     return Kept.of(notes)
 
 
+def test_a_stop_returns_when_the_keeper_has_ended(notes: Path) -> None:
+    look = """
+import json
+keeper = open(f"/proc/{json.load(open(os.environ['NOTES']))['keeper']}/cmdline")
+up.stop()
+try:
+    print(keeper.read() == "", flush=True)
+except ProcessLookupError:
+    print(True, flush=True)
+"""
+    with program(_START + "input()\n" + look, NOTES=str(notes)) as running:
+        started(running, notes)
+        running.go_on()
+        assert running.line() == "True"
+
+
 @pytest.mark.parametrize(
     "end",
     [
