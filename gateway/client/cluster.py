@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from muster.gateway.client.errors import NotRunning
 from muster.gateway.client.kafka.brokers import Brokers, Coordinator
-from muster.gateway.client.kafka.leaders import Leaders
+from muster.gateway.client.kafka.leaders import PATIENCE_S, Leaders
 
 if TYPE_CHECKING:
     from muster.gateway.client.lag import Lag
@@ -103,9 +103,9 @@ class Cluster:
         """Return a client of any broker, for internal use."""
         return Brokers(self.bootstrap, client_id, self.security)
 
-    def leaders(self, client_id: str) -> Leaders:
+    def leaders(self, client_id: str, patience_s: float = PATIENCE_S) -> Leaders:
         """Return a client of the partitions' leaders, for internal use."""
-        return Leaders(self.brokers(client_id))
+        return Leaders(self.brokers(client_id), patience_s)
 
     def coordinator(self, group: str, client_id: str) -> Coordinator:
         """Return a client of the group's coordinator, for internal use."""

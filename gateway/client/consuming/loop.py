@@ -221,7 +221,7 @@ class Loop:
         from muster.gateway.client.kafka.offsets import log_offsets
         from muster.gateway.client.kafka.requests import EARLIEST
 
-        with self._settings.cluster.leaders(self._client_id) as leaders:
+        with self._settings.cluster.leaders(self._client_id, _BEGINS_S) as leaders:
             return log_offsets(leaders, partitions, EARLIEST)
 
     def _commit(self) -> None:

@@ -65,9 +65,9 @@ class Patience:
 class Leaders:
     """Leaders of the partitions of a cluster. Use it in a ``with`` block, or close it; one thread at a time."""
 
-    def __init__(self, brokers: Brokers) -> None:
-        """Take ``brokers`` over, to ask them for Metadata."""
-        self._brokers = brokers
+    def __init__(self, brokers: Brokers, patience_s: float = PATIENCE_S) -> None:
+        """Take ``brokers`` over, to request Metadata. ``patience_s``: time to wait for a leader that is missing."""
+        self._brokers, self._patience_s = brokers, patience_s
         self._addresses: dict[int, tuple[str, int]] = {}
         self._topics: dict[str, dict[int, int]] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
@@ -103,11 +103,11 @@ class Leaders:
     ) -> dict[TopicPartition, T]:
         """Return what ``request`` returns, by leader, for all partitions; repeat it for those that it leaves out.
 
-        It raises OSError if a connection is lost. NoResponse is raised if partitions are left for ``PATIENCE_S``.
+        It raises OSError if a connection is lost. NoResponse is raised if partitions are left after the patience.
         """
         found: dict[TopicPartition, T] = {}
         left = set(partitions)
-        patience = Patience()
+        patience = Patience(self._patience_s)
         while left:
             why = "not the leader"
             for connection, of_leader in self._by_leader(left).items():
