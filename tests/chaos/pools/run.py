@@ -170,7 +170,7 @@ class _Work:
             self._kill_driver()
         else:
             self._produce(RECORDS)
-            threading.Event().wait(self._chance.uniform(0, _MAX_MOMENT_S))
+            time.sleep(self._chance.uniform(0, _MAX_MOMENT_S))
             self._kill(kind, step)
         self._until_whole()
 
