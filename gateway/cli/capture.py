@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.words import counted
 from muster.gateway.capture.advertised import Address
 from muster.gateway.capture.proxy import CaptureProxy
 from muster.gateway.capture.recorder import SECRET_APIS, Limits, Recorder
@@ -16,7 +17,6 @@ from muster.gateway.cli.client.gateways import addresses
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Whole
-from muster.gateway.cli.output import counted
 from muster.placement.host_port import host_port
 
 _SECRETS = f"{', '.join(list(SECRET_APIS.values())[:-1])} and {list(SECRET_APIS.values())[-1]}"

@@ -15,10 +15,11 @@ import click
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
+from muster.actors.runtime.words import counted
 from muster.gateway.cli import http
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, print_json, print_table, with_wide
+from muster.gateway.cli.output import print_json, print_table, with_wide
 from muster.gateway.cli.running import by_http
 from muster.gateway.cli.suggestions import Commands
 

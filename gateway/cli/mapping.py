@@ -14,6 +14,7 @@ import click
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
+from muster.actors.runtime.words import counted
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.mapping_rows import (
     Filter,
@@ -25,7 +26,7 @@ from muster.gateway.cli.mapping_rows import (
     summary,
 )
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
+from muster.gateway.cli.output import print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import by_storage_or_address, connected
 from muster.gateway.cli.suggestions import Commands
 from muster.gateway.client.errors import MusterError

@@ -13,11 +13,12 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.words import counted
 from muster.gateway.cli.client.cluster import admin, end_offsets, partitions_of
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Whole
-from muster.gateway.cli.output import bytes_as_json, counted, print_json
+from muster.gateway.cli.output import bytes_as_json, print_json
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.client.errors import MusterError
 from muster.gateway.client.kafka.requests import EARLIEST, LATEST, metadata

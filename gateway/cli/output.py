@@ -191,11 +191,6 @@ def _is_number(cell: str) -> bool:
     return _NUMBER.fullmatch(cell) is not None
 
 
-def counted(number: int, noun: str) -> str:
-    """Format a count: ``1 offset``, ``2 offsets``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def log_as_json(actor: str) -> None:
     """Write only JSON to stderr from now on, one object on each line: the log, the steps of progress, the error."""
     root = logging.getLogger()

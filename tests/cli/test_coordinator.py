@@ -26,7 +26,7 @@ from muster.gateway.cli.client import cluster, reader
 from muster.gateway.cli.client import gateways as client_gateways
 from muster.gateway.cli.client.gateways import Coordinator, Gateways
 from muster.gateway.cli.client.producer import Producer
-from muster.gateway.cli.groups import offsets
+from muster.gateway.client.groups import offsets
 from muster.gateway.cli.groups.commands import groups
 from muster.gateway.cli.storage import directory as storage
 from muster.gateway.client.errors import MusterError

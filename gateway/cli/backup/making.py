@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from muster.actors.runtime.words import counted
 from muster.gateway.cli.backup import nodes
 from muster.gateway.cli.backup.capture import Captured, capture, hours_of_tables, partitions
 from muster.gateway.cli.backup.contents import (
@@ -26,7 +27,7 @@ from muster.gateway.cli.backup.contents import (
 )
 from muster.gateway.cli.distribution import installed_version
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.output import Steps, counted
+from muster.gateway.cli.output import Steps
 from muster.placement.zookeeper.client import ZooKeeperClient
 
 _LINKS = "backup"

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from muster.actors.runtime.words import counted
 from muster.gateway.cli.backup import nodes
 from muster.gateway.cli.backup.contents import NODES, STORAGE, Manifest, copied, create, durable, sync_directories
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.output import Steps, counted
+from muster.gateway.cli.output import Steps
 from muster.gateway.cli.storage import directory as storage_directory
 from muster.placement.layout import Malformed
 from muster.placement.zookeeper.client import ZooKeeperClient

@@ -11,13 +11,14 @@ from kazoo.exceptions import NoAuthError
 
 from muster.actors.config import MusterConfig
 from muster.actors.runtime import terminal
+from muster.actors.runtime.words import counted
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError, embedded_access
 from muster.gateway.cli.backup.contents import NODES, Manifest, problems
 from muster.gateway.cli.backup.making import Source, check_target, make_backup
 from muster.gateway.cli.backup.nodes import check_empty, read_lines
 from muster.gateway.cli.backup.restoring import check_storage, restore
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.output import Progress, Steps, counted, print_json
+from muster.gateway.cli.output import Progress, Steps, print_json
 from muster.gateway.cli.properties import read_config
 from muster.gateway.cli.running import connected, state_of
 from muster.gateway.cli.storage import directory as storage_directory

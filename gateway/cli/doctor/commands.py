@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.actors.runtime.narrow import Column, Kind
+from muster.actors.runtime.words import counted
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.options import with_properties
-from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
+from muster.gateway.cli.output import print_json, print_table, print_text, with_wide
 
 if TYPE_CHECKING:
     from muster.gateway.cli.doctor.findings import Finding

@@ -13,9 +13,9 @@ from packaging.requirements import Requirement
 
 from muster.actors.config import MusterConfig
 from muster.actors.runtime.java import SUPPORTED, JavaNotFound, find_java, major_version
+from muster.actors.runtime.words import counted
 from muster.gateway.cli import distribution
 from muster.gateway.cli.doctor.findings import Finding, failed, ok, warning
-from muster.gateway.cli.output import counted
 
 _MIN_FILES, _FILES, _ADVISED_FILES = 4_096, 16_384, 65_536
 _FILES_OF_RAY = 1_024

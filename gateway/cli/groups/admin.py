@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import click
 
 from muster.actors.runtime import terminal
-from muster.actors.runtime.narrow import is_abbreviation
+from muster.actors.runtime.words import counted
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli.client.cluster import admin, group_names
 from muster.gateway.cli.client.gateways import Coordinator
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.groups import offsets, reset_undo
-from muster.gateway.cli.groups.members import Member, described, in_words, require
+from muster.gateway.cli.groups.known import require
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, print_json
+from muster.gateway.cli.output import print_json
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import similar
+from muster.gateway.client.groups import evicting, offsets, reset_undo
+from muster.gateway.client.groups.members import described, in_words
 
-LEAVE_GROUP = 13
-_LEAVE_GROUP_VERSION = 5
 EVICTED = "evicted by muster groups evict"
 """The reason in its LeaveGroup (KIP-800), which the coordinator records."""
 
@@ -59,12 +58,12 @@ def _delete(bootstrap: str, group: str, known: Callable[[], Iterable[str]]) -> s
     with Coordinator(bootstrap, group) as coordinator:
         error = offsets.delete_group(coordinator)
     if error is ErrorCode.none:
-        reset_undo.forget(bootstrap, group)
+        reset_undo.forget(partial(Coordinator, bootstrap), group)
         return None
     if error is ErrorCode.group_id_not_found:
         return f"there is no group {group}{similar(group, known)}"
     if error is ErrorCode.non_empty_group:
-        found = described(bootstrap, group)
+        found = described(partial(Coordinator, bootstrap), group)
         return f"group {group} is not empty ({found.state}), stop its members first: {in_words(found.members)}"
     return f"group {group} cannot be deleted: {error.name.upper()}"
 
@@ -88,8 +87,9 @@ def evict(
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
     admin(bootstrap)
     found = require(bootstrap, group)
-    who = which(group, found.members, member)
-    _leave(bootstrap, group, who)
+    who = evicting.which(group, found.members, member)
+    with Coordinator(bootstrap, group) as coordinator:
+        evicting.evict(coordinator, who, EVICTED)
     if as_json:
         print_json(
             {
@@ -107,40 +107,3 @@ def evict(
         + "; a live client rejoins by itself",
         err=True,
     )
-
-
-def which(group: str, members: Sequence[Member], wanted: str) -> Member:
-    """Return the member with that member id (whole, or as a table shortens it), instance id or client id.
-
-    Raises CliError if there is none, or several.
-    """
-    for name in ("member_id", "group_instance_id", "client_id"):
-        found = [member for member in members if getattr(member, name) == wanted]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise CliError(f"{len(found)} members of group {group} have the client id {wanted}: {in_words(found)}")
-    found = [member for member in members if is_abbreviation(wanted, member.member_id)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise CliError(f"{len(found)} members of group {group} have member ids like {wanted}: {in_words(found)}")
-    who = f"its members are {in_words(members)}" if members else "it has no members"
-    raise CliError(f"group {group} has no member {wanted}; {who}")
-
-
-def _leave(bootstrap: str, group: str, who: Member) -> None:
-    leaving = {
-        "member_id": who.member_id,
-        "group_instance_id": who.group_instance_id or None,
-        "reason": EVICTED,
-    }
-    with Coordinator(bootstrap, group) as coordinator:
-        response = coordinator.request(LEAVE_GROUP, _LEAVE_GROUP_VERSION, {"group_id": group, "members": [leaving]})
-    error = next((each.error_code for each in response.members if each.error_code), response.error_code)
-    if error is ErrorCode.unknown_member_id:
-        raise CliError(f"{who.member_id} left group {group} before it could be evicted")
-    if error is ErrorCode.fenced_instance_id:
-        raise CliError(f"instance {who.group_instance_id} rejoined group {group} under another member id; try again")
-    if error is not ErrorCode.none:
-        raise CliError(f"{who.member_id} cannot be evicted from group {group}: {error.name.upper()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,19 @@ import click
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
+from muster.actors.runtime.words import counted
 from muster.gateway.cli import http
 from muster.gateway.cli.client.cluster import admin, end_offsets
 from muster.gateway.cli.client.gateways import Coordinator, Gateways
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.groups import assignments, offsets
-from muster.gateway.cli.groups.assignments import CONSUMER
+from muster.gateway.cli.groups.known import unknown
 from muster.gateway.cli.groups.lag import seconds
-from muster.gateway.cli.groups.members import Group, described, unknown
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, print_fields, print_json, print_table, print_text, with_wide
+from muster.gateway.cli.output import print_fields, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
+from muster.gateway.client.groups import assignments, offsets
+from muster.gateway.client.groups.assignments import CONSUMER
+from muster.gateway.client.groups.members import Group, described
 from muster.gateway.client.kafka.refusals import Refused
 from muster.gateway.lag.partitions import End, Owner, lacks_commit, rows
 
@@ -61,7 +64,7 @@ def describe(group: str, bootstrap_server: str | None, directory: Path, address:
     """
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
     client = admin(bootstrap)
-    found = described(bootstrap, group)
+    found = described(partial(Coordinator, bootstrap), group)
     note: str | None = _NO_SECONDS
     if bootstrap_server:
         partitions = _rows_over_kafka(client, bootstrap, found)

@@ -14,7 +14,7 @@ from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
 from muster.gateway.cli import http
 from muster.gateway.cli.groups.admin import EVICTED
-from muster.gateway.cli.groups.members import unknown
+from muster.gateway.cli.groups.known import unknown
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import is_folded, print_json, print_table, with_wide

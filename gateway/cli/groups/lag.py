@@ -17,11 +17,12 @@ from rich.text import Text
 
 from muster.actors.runtime import rich_console, terminal
 from muster.actors.runtime.narrow import Column, Kind
+from muster.actors.runtime.words import counted
 from muster.gateway.cli import http
-from muster.gateway.cli.groups.members import unknown
+from muster.gateway.cli.groups.known import unknown
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Real, Whole
-from muster.gateway.cli.output import counted, is_wide, print_json, print_table, print_text, table, with_wide
+from muster.gateway.cli.output import is_wide, print_json, print_table, print_text, table, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_http
 from muster.gateway.lag.partitions import worst_first
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,21 +12,22 @@ import click
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
+from muster.actors.runtime.words import counted
 from muster.gateway.cli.client.cluster import admin, group_names
 from muster.gateway.cli.client.gateways import Coordinator, Gateways
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.groups import offsets, reset_options, reset_plan, reset_undo
-from muster.gateway.cli.groups.assignments import CONSUMER
-from muster.gateway.cli.groups.members import Group, check_empty, described
-from muster.gateway.cli.groups.offsets import Committed, Partition, name_of
-from muster.gateway.cli.groups.reset_plan import Bounds, Change, Choice
+from muster.gateway.cli.groups import reset_options
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Whole
-from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
+from muster.gateway.cli.output import print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import not_found, similar
 from muster.gateway.cli.times import duration_ms
-from muster.gateway.client.kafka.requests import EARLIEST, LATEST, list_offsets, metadata
+from muster.gateway.client.groups import offsets, reset, reset_plan
+from muster.gateway.client.groups.members import Group, check_empty, described
+from muster.gateway.client.groups.offsets import Committed, Partition
+from muster.gateway.client.groups.reset import Plan, Target
+from muster.gateway.client.groups.reset_plan import Change
 
 T = TypeVar("T")
 _NOTE = "NOTE"
@@ -54,25 +54,6 @@ def _parsed(parse: Callable[[Any], T]) -> Callable[[click.Context, click.Paramet
             raise click.BadParameter(str(error)) from error
 
     return callback
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Target in words, and its offset in a partition once its log can be queried."""
-
-    words: str
-    choice: Callable[[Gateways, Collection[Partition]], Choice]
-    listed: Mapping[Partition, int] | None = None
-    """Partitions and offsets of --from-file."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    group: str
-    state: str
-    words: str
-    changes: list[Change]
-    notes: list[str]
 
 
 @click.command(
@@ -153,24 +134,24 @@ def reset_offsets(
     if execute and dry_run:
         raise click.UsageError("--execute and --dry-run exclude each other.")
     bootstrap = bootstrap_servers(bootstrap_server, directory, address)
-    client = admin(bootstrap)
-    found = described(bootstrap, group)
-    _check_has_offsets(found)
+    client, coordinator_of = admin(bootstrap), partial(Coordinator, bootstrap)
+    found = described(coordinator_of, group)
+    reset.check_has_offsets(found)
     if execute:
         check_empty(group, found.members, "its offsets cannot be reset")
-    with Coordinator(bootstrap, group) as coordinator:
+    with coordinator_of(group) as coordinator:
         committed = offsets.fetch(coordinator)
         if target is None:
-            plan = _undo(client, bootstrap, group, found.state, committed)
+            plan = reset.plan_undo(client, coordinator_of, found, committed)
         else:
-            plan = _plan(client, group, found.state, target, topics, committed)
+            plan = _plan(client, found, target, topics, committed)
         if not found.exists:
             created = "was no group {0}: it was created" if execute else "is no group {0}: --execute would create it"
             plan.notes.append(f"there {created.format(group)}{similar(group, lambda: group_names(bootstrap))}")
         if export is not None:
             _write(export, plan.changes)
         if execute:
-            _execute(coordinator, bootstrap, plan, is_undo=undo)
+            reset.execute(coordinator, coordinator_of, plan, time.time_ns() // 1_000_000)
     _show(plan, executed=execute, as_json=as_json)
     if not execute:
         if found.members:
@@ -179,13 +160,7 @@ def reset_offsets(
         terminal.line("dry run: nothing was changed; use --execute to apply", err=True)
 
 
-def _check_has_offsets(group: Group) -> None:
-    """Raise CliError for a group whose members are no consumers: they keep their positions elsewhere."""
-    if group.protocol_type not in ("", CONSUMER):
-        raise CliError(f"group {group.name} has protocol type {group.protocol_type}: only consumer groups have offsets")
-
-
-def _target(group: str, scenarios: dict[str, Any]) -> _Target | None:
+def _target(group: str, scenarios: dict[str, Any]) -> Target | None:
     """Return the requested target; None for --undo. Raises UsageError unless there is exactly one."""
     given = [name for name, value in scenarios.items() if value is not None and value is not False]
     if len(given) != 1:
@@ -195,122 +170,43 @@ def _target(group: str, scenarios: dict[str, Any]) -> _Target | None:
     value = scenarios[name]
     match name:
         case "to_earliest":
-            return _Target("to the earliest offset", lambda _, __: reset_plan.to_earliest)
+            return reset.to_earliest()
         case "to_latest":
-            return _Target("to the end", lambda _, __: reset_plan.to_latest)
+            return reset.to_latest()
         case "to_current":
-            return _Target("to what is committed", lambda _, __: reset_plan.to_current)
+            return reset.to_current()
         case "to_offset":
-            return _Target(f"to offset {value}", lambda _, __: reset_plan.to_offset(value))
+            return reset.to_offset(value)
         case "shift_by":
-            return _Target(f"by {value:+d} messages", lambda _, __: reset_plan.shift_by(value))
+            return reset.shift_by(value)
         case "to_datetime":
             moment_ms, has_zone = value
-            return _to_time(moment_ms, "" if has_zone else " (no zone was given: UTC)")
+            return reset.to_time(moment_ms, "" if has_zone else " (no zone was given: UTC)")
         case "by_duration":
-            return _to_time(max(time.time_ns() // 1_000_000 - value, 0), "")
+            return reset.to_time(max(time.time_ns() // 1_000_000 - value, 0))
         case "from_file":
-            listed = _read(value, group)
-            return _Target(f"to the offsets in {value}", lambda _, __: reset_plan.to_listed(listed), listed)
+            return reset.to_listed(_read(value, group), str(value))
         case _:
             return None
 
 
-def _to_time(moment_ms: int, remark: str) -> _Target:
-    def choice(client: Gateways, partitions: Collection[Partition]) -> Choice:
-        found = list_offsets(client, partitions, max(moment_ms, 0))
-        return reset_plan.to_time({key: offset if offset >= 0 else None for key, offset in found.items()})
-
-    return _Target(f"to the first message of {_iso(moment_ms)} or later{remark}", choice)
-
-
 def _plan(
     client: Gateways,
-    group: str,
-    state: str,
-    target: _Target,
+    group: Group,
+    target: Target,
     topics: reset_options.Wanted,
     committed: Mapping[Partition, Committed],
-) -> _Plan:
-    there, notes = _partition_counts(client), []
-    if target.listed is not None:
-        wanted = list(target.listed)
-    elif topics:
-        wanted = [
-            (topic, partition)
-            for topic, listed in topics.items()
-            for partition in (range(there.get(topic, 0)) if listed is None else listed)
-        ]
-        if missing := [topic for topic in topics if topic not in there]:
-            raise not_found("topic", missing[0], lambda: there)
-    else:
-        wanted = [key for key in committed if _is_there(there, key)]
-        if gone := sorted(set(committed) - set(wanted)):
-            notes.append(f"unchanged, because the topics no longer exist: {reset_plan.named(gone)}")
-        if not wanted:
-            raise CliError(f"group {group} has no committed offsets; use --topic instead of --all-topics")
-    if unknown := sorted(key for key in wanted if not _is_there(there, key)):
-        raise CliError(f"there is no partition {reset_plan.named(unknown)}")
-    choice = target.choice(client, wanted)
+) -> Plan:
     try:
-        changes = reset_plan.plan(choice, wanted, committed, _bounds(client, wanted))
-    except reset_plan.CannotReset as error:
-        raise CliError(f"{error}{reset_plan.without(wanted, committed)}") from error
-    return _Plan(group, state, target.words, changes, notes)
+        return reset.plan(client, group, target, topics, committed)
+    except reset.UnknownResetTopic as error:
+        topics_there = error.topics
+        raise not_found("topic", error.topic, lambda: topics_there) from error
 
 
-def _undo(client: Gateways, bootstrap: str, group: str, state: str, committed: Mapping[Partition, Committed]) -> _Plan:
-    undo = reset_undo.last(bootstrap, group)
-    if undo is None:
-        raise CliError(f"group {group} has no reset to undo")
-    there = _partition_counts(client)
-    wanted = [key for key in undo.before if _is_there(there, key)]
-    gone = sorted(set(undo.before) - set(wanted))
-    words = f"to what was committed before the reset of {_iso(undo.reset_at_ms)}"
-    notes = [f"skipped, because the topics no longer exist: {reset_plan.named(gone)}"] if gone else []
-    changes = reset_plan.restoration(undo.before, committed, _bounds(client, wanted))
-    return _Plan(group, state, words, changes, notes)
-
-
-def _execute(coordinator: Coordinator, bootstrap: str, plan: _Plan, *, is_undo: bool) -> None:
-    """Make the changes; save what they remove first. CliError if not all could be made."""
-    changes = [change for change in plan.changes if change.is_one]
-    if changes and not is_undo and not reset_undo.keep(bootstrap, plan.group, changes, time.time_ns() // 1_000_000):
-        plan.notes.append(
-            "the metadata of some offsets is too long to be saved: --undo restores those offsets without it"
-        )
-    set_to = {change.partition: change.after for change in changes if change.after is not None}
-    failed = offsets.commit(coordinator, set_to)
-    if dropped := [change.partition for change in changes if change.after is None]:
-        failed |= offsets.delete(coordinator, dropped)
-    if failed:
-        partition, error = next(iter(failed.items()))
-        back = "" if is_undo or len(failed) == len(changes) else "; the others were; --undo reverts them"
-        reason = (
-            "a member joined the group in the meantime" if error.name == "unknown_member_id" else error.name.upper()
-        )
-        raise CliError(
-            f"{len(failed)} of {len(changes)} offsets could not be reset: {name_of(partition)} {reason}{back}"
-        )
-    if is_undo:
-        reset_undo.forget(bootstrap, plan.group)
-
-
-def _show(plan: _Plan, *, executed: bool, as_json: bool) -> None:
-    read_again, skipped = reset_plan.totals(plan.changes)
+def _show(plan: Plan, *, executed: bool, as_json: bool) -> None:
     if as_json:
-        print_json(
-            {
-                "group": plan.group,
-                "state": plan.state,
-                "target": plan.words,
-                "executed": executed,
-                "offsets": [change.row() for change in plan.changes],
-                "read_again": read_again,
-                "skipped": skipped,
-                "notes": plan.notes,
-            }
-        )
+        print_json(plan.to_json(executed=executed))
         return
     print_text(f"group {plan.group}, {plan.words}")
     terminal.line()
@@ -324,19 +220,6 @@ def _show(plan: _Plan, *, executed: bool, as_json: bool) -> None:
     print_text(f"{reset_plan.effect(plan.changes, executed=executed)}; {counted(changed, 'offset')} {moved}")
     for note in plan.notes:
         print_text(note)
-
-
-def _partition_counts(client: Gateways) -> dict[str, int]:
-    return {name: len(found) for name, found in metadata(client).topics.items()}
-
-
-def _is_there(counts: Mapping[str, int], partition: Partition) -> bool:
-    return partition[1] < counts.get(partition[0], 0)
-
-
-def _bounds(client: Gateways, partitions: Collection[Partition]) -> dict[Partition, Bounds]:
-    earliest, latest = (list_offsets(client, partitions, at) for at in (EARLIEST, LATEST))
-    return {key: Bounds(earliest[key], latest[key]) for key in earliest}
 
 
 def _read(path: Path, group: str) -> dict[Partition, int]:
@@ -354,11 +237,3 @@ def _write(path: Path, changes: Iterable[Change]) -> None:
         path.write_text(content, encoding="utf-8")
     except OSError as error:
         raise CliError(f"{path} cannot be written: {error.strerror}") from error
-
-
-def _iso(moment_ms: int) -> str:
-    try:
-        moment = datetime.fromtimestamp(moment_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"{moment_ms} ms since 1970"
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

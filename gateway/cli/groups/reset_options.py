@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from muster.gateway.cli.groups.offsets import Partition
+from muster.gateway.client.groups.offsets import Partition
 
 LARGEST_OFFSET = (1 << 63) - 1
 Wanted = dict[str, list[int] | None]

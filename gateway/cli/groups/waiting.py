@@ -11,8 +11,9 @@ import click
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
+from muster.actors.runtime.words import counted
 from muster.gateway.cli import http
-from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
+from muster.gateway.cli.output import print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import by_http
 from muster.placement.mapping.nodes import host_text
 

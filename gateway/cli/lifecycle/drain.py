@@ -11,10 +11,11 @@ import click
 
 from muster.actors.controller.state import NodeState
 from muster.actors.runtime import terminal
+from muster.actors.runtime.words import counted
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Real
-from muster.gateway.cli.output import Progress, counted
+from muster.gateway.cli.output import Progress
 from muster.gateway.cli.running import by_storage_or_address, connected
 
 _POLL_S = 0.3

@@ -16,6 +16,7 @@ from muster.actors.config import MusterConfig
 from muster.actors.runtime.java import JavaNotFound, java_environment
 from muster.actors.runtime.process import keep_files_private, log_folder
 from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings, LogFormat
+from muster.actors.runtime.words import counted
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperEndedAtStart, ZooKeeperStartError
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle.config_checks import (
@@ -27,7 +28,7 @@ from muster.gateway.cli.lifecycle.config_checks import (
 from muster.gateway.cli.lifecycle.ports import Ports
 from muster.gateway.cli.lifecycle.upkeep import Upkeep
 from muster.gateway.cli.lifecycle.zookeeper_checks import check_belongs, remedies
-from muster.gateway.cli.output import Steps, counted
+from muster.gateway.cli.output import Steps
 from muster.gateway.cli.ray import own_ray
 from muster.gateway.cli.ray.given_ray import GivenRay
 from muster.gateway.cli.ray.reach import listens

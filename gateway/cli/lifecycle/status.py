@@ -12,7 +12,8 @@ import click
 from muster.actors.controller.state import ActorState
 from muster.actors.runtime import rich_console, terminal
 from muster.actors.runtime.narrow import Column, Kind
-from muster.gateway.cli.output import counted, is_wide, print_json, print_table, print_text, with_wide
+from muster.actors.runtime.words import counted
+from muster.gateway.cli.output import is_wide, print_json, print_table, print_text, with_wide
 from muster.gateway.cli.running import by_http, status_of
 from muster.gateway.cli.times import utc
 

@@ -14,9 +14,9 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from muster.actors.log.errors import StorageError
 from muster.actors.log.files import directory as directories
+from muster.actors.runtime.words import counted
 from muster.gateway.cli.backup.capture import partitions
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.output import counted
 from muster.placement.layout import (
     CLUSTER_ID,
     CONTROLLER_EPOCH,

@@ -10,12 +10,13 @@ import click
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
+from muster.actors.runtime.words import counted
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli.client.cluster import admin
 from muster.gateway.cli.client.gateways import Gateways
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, print_json, print_table, with_wide
+from muster.gateway.cli.output import print_json, print_table, with_wide
 from muster.gateway.cli.running import bootstrap_servers, by_bootstrap
 from muster.gateway.cli.suggestions import Commands
 from muster.gateway.client.kafka.refusals import check

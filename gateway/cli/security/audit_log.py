@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from muster.actors.runtime.narrow import ONLY_ALIKE, Column, Kind
+from muster.actors.runtime.words import counted
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, is_folded, print_json, print_table, with_wide
+from muster.gateway.cli.output import is_folded, print_json, print_table, with_wide
 from muster.gateway.cli.times import Moment, utc
 
 _COLUMNS = (

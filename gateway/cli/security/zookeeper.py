@@ -11,10 +11,10 @@ import click
 from kazoo.exceptions import KazooException
 
 from muster.actors.runtime import terminal
+from muster.actors.runtime.words import counted
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.options import with_properties
-from muster.gateway.cli.output import counted
 from muster.gateway.cli.properties import read_config
 from muster.gateway.cli.suggestions import Commands
 from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect

@@ -10,9 +10,10 @@ from muster.actors.runtime.narrow import Column, Kind
 from muster.actors.runtime.storage.mounts import KNOWN_TO_BE_FIT, concerns, mount_of
 from muster.actors.runtime.storage.promises import Finding
 from muster.actors.runtime.storage.trials import check
+from muster.actors.runtime.words import counted
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
-from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
+from muster.gateway.cli.output import print_json, print_table, print_text, with_wide
 from muster.gateway.cli.suggestions import Commands
 
 _COLUMNS = (

@@ -23,15 +23,16 @@ from muster.actors.log.format.records import Record as LogRecord
 from muster.actors.log.format.records import read_records
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column, Kind
+from muster.actors.runtime.words import counted
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.groups import assignments
-from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
+from muster.gateway.cli.output import print_json, print_table, print_text, with_wide
 from muster.gateway.cli.storage import directory as storage
 from muster.gateway.cli.storage.consumer_group_records import (
     consumer_group_as_json,
     consumer_group_row,
     consumer_member_rows,
 )
+from muster.gateway.client.groups import assignments
 from muster.placement.mapping.nodes import host_text
 from muster.placement.view import OFFSETS_TOPIC
 

@@ -12,8 +12,9 @@ import click
 from muster.actors.log.files import inspection
 from muster.actors.log.files.inspection import Report
 from muster.actors.runtime.narrow import Column, Kind
+from muster.actors.runtime.words import counted
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.output import counted, print_json, print_table, print_text, with_wide
+from muster.gateway.cli.output import print_json, print_table, print_text, with_wide
 from muster.gateway.cli.storage import directory as storage
 
 _PARTITION = re.compile(r"(.+)-(\d+)")

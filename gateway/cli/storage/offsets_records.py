@@ -18,12 +18,12 @@ from muster.actors.group.codec.records import (
     decode_value,
 )
 from muster.actors.group.errors import CorruptRecord
-from muster.gateway.cli.groups import assignments
 from muster.gateway.cli.storage.consumer_group_records import (
     consumer_in_words,
     consumer_key_as_json,
     consumer_value_as_json,
 )
+from muster.gateway.client.groups import assignments
 
 
 def in_words(key: bytes | None, value: bytes | None) -> str | None:

@@ -12,12 +12,13 @@ import click
 
 from muster.actors.runtime import terminal
 from muster.actors.runtime.narrow import Column
+from muster.actors.runtime.words import counted
 from muster.actors.tables.compaction import Policy, compact
 from muster.actors.tables.inspection import Summary, foreign, summary, verify
 from muster.actors.tables.schemas import TABLES
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.numbers import Whole
-from muster.gateway.cli.output import counted, print_json, print_table, with_wide
+from muster.gateway.cli.output import print_json, print_table, with_wide
 from muster.gateway.cli.suggestions import Commands
 from muster.gateway.cli.times import utc
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.client.kafka.brokers import Brokers
 from muster.gateway.client.kafka.refusals import check
 from muster.placement.host_port import host_port
 
@@ -15,6 +14,13 @@ METADATA, LIST_OFFSETS = (3, 12), (2, 7)
 EARLIEST, LATEST = -2, -1
 """In place of a time, in ListOffsets."""
 NO_LEADER_EPOCH, NO_REPLICA, READ_UNCOMMITTED, READ_COMMITTED = -1, -1, 0, 1
+
+
+class Requests(Protocol):
+    """Sends requests to whom may serve them, such as :class:`muster.gateway.client.kafka.brokers.Brokers`."""
+
+    def request(self, api_key: int, version: int, body: dict[str, Any], /) -> Any:
+        """Return the decoded response. Raises MusterError if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +33,7 @@ class Metadata:
     """Leaders of the partitions, by topic and index."""
 
 
-def metadata(client: Brokers) -> Metadata:
+def metadata(client: Requests) -> Metadata:
     """Return the brokers and all topics. Raises MusterError."""
     response = client.request(*METADATA, of_topics(None))
     return Metadata(
@@ -40,7 +46,7 @@ def metadata(client: Brokers) -> Metadata:
     )
 
 
-def count_partitions(client: Brokers, topic: str) -> int:
+def count_partitions(client: Requests, topic: str) -> int:
     """Return the number of the topic's partitions; create it if ``auto.create.topics.enable`` is true.
 
     Raises Refused, whose message is the error alone, or NoResponse.
@@ -56,7 +62,7 @@ def of_topics(names: Sequence[Mapping[str, Any]] | None, *, create: bool = False
     return {"topics": names, "allow_auto_topic_creation": create, "include_topic_authorized_operations": False}
 
 
-def list_offsets(client: Brokers, partitions: Iterable[tuple[str, int]], at: int) -> dict[tuple[str, int], int]:
+def list_offsets(client: Requests, partitions: Iterable[tuple[str, int]], at: int) -> dict[tuple[str, int], int]:
     """Return the offset of each topic and partition, negative if no message has the time. Raises MusterError.
 
     ``at``: ``EARLIEST``, ``LATEST`` or a time in ms.

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from muster.gateway.cli.client.gateways import addresses
-from muster.gateway.cli.groups.admin import which
-from muster.gateway.cli.groups.members import in_words
 from muster.gateway.client.errors import MusterError
+from muster.gateway.client.groups.evicting import which
+from muster.gateway.client.groups.members import in_words
 
 
 def member(member_id: str, client_id: str, instance: str | None = None) -> Any:

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.cli.client.gateways import Coordinator
-from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.groups import offsets
-from muster.gateway.cli.groups.offsets import Committed, Partition, name_of
-from muster.gateway.cli.groups.reset_plan import Change
+from muster.gateway.client.errors import MusterError
+from muster.gateway.client.groups import offsets
+from muster.gateway.client.groups.coordinators import CoordinatorOf
+from muster.gateway.client.groups.offsets import Committed, Partition, name_of
+from muster.gateway.client.groups.reset_plan import Change
 from muster.placement.view import UNDO_PREFIX
 
 _NOTHING = 0
@@ -36,33 +36,33 @@ class Undo:
     """None if nothing was committed."""
 
 
-def keep(bootstrap: str, group: str, changes: Iterable[Change], now_ms: int) -> bool:
-    """Save the removed offsets, before anything is changed. Raises CliError if they cannot be saved.
+def keep(coordinator_of: CoordinatorOf, group: str, changes: Iterable[Change], now_ms: int) -> bool:
+    """Save the removed offsets, before anything is changed. Raises MusterError if they cannot be saved.
 
     Returns False if metadata of some offsets had to be left out because they already have the maximum length of the
     cluster.
     """
     kept = {change.partition: change.before for change in changes}
-    with Coordinator(bootstrap, UNDO_PREFIX + group) as coordinator:
+    with coordinator_of(UNDO_PREFIX + group) as coordinator:
         refused = offsets.commit(coordinator, {key: _packed(before, now_ms, True) for key, before in kept.items()})
         too_long = [key for key, error in refused.items() if error is ErrorCode.offset_metadata_too_large]
         if too_long and len(too_long) == len(refused):
             refused = offsets.commit(coordinator, {key: _packed(kept[key], now_ms, False) for key in too_long})
     if refused:
         partition, error = next(iter(refused.items()))
-        raise CliError(
+        raise MusterError(
             f"the old offsets could not be saved for --undo ({name_of(partition)}: {error.name.upper()}); "
             "nothing was reset"
         )
     return not too_long
 
 
-def last(bootstrap: str, group: str) -> Undo | None:
+def last(coordinator_of: CoordinatorOf, group: str) -> Undo | None:
     """Return the offsets removed by the last reset; None if there was none, or if it was undone or is too long ago.
 
-    Raises CliError.
+    Raises MusterError.
     """
-    with Coordinator(bootstrap, UNDO_PREFIX + group) as coordinator:
+    with coordinator_of(UNDO_PREFIX + group) as coordinator:
         kept = [(key, *_unpacked(found)) for key, found in offsets.fetch(coordinator).items()]
     if not kept:
         return None
@@ -70,12 +70,12 @@ def last(bootstrap: str, group: str) -> Undo | None:
     return Undo(reset_at_ms, {key: before for key, at_ms, before in kept if at_ms == reset_at_ms})
 
 
-def forget(bootstrap: str, group: str) -> None:
-    """Remove the saved offsets: there is nothing left to undo. Raises CliError."""
-    with Coordinator(bootstrap, UNDO_PREFIX + group) as coordinator:
+def forget(coordinator_of: CoordinatorOf, group: str) -> None:
+    """Remove the saved offsets: there is nothing left to undo. Raises MusterError."""
+    with coordinator_of(UNDO_PREFIX + group) as coordinator:
         error = offsets.delete_group(coordinator)
     if error not in (ErrorCode.none, ErrorCode.group_id_not_found):
-        raise CliError(f"group {UNDO_PREFIX}{group} cannot be deleted: {error.name.upper()}")
+        raise MusterError(f"group {UNDO_PREFIX}{group} cannot be deleted: {error.name.upper()}")
 
 
 def _packed(before: Committed | None, now_ms: int, with_metadata: bool) -> Committed:
@@ -94,6 +94,6 @@ def _unpacked(kept: Committed) -> tuple[int, Committed | None]:
         before = Committed(kept.offset, kept.leader_epoch, str(said.get("metadata", "")))
         return at_ms, before if said["committed"] else None
     except (ValueError, KeyError, TypeError) as error:
-        raise CliError(
+        raise MusterError(
             f"the offsets saved for --undo are not readable ({kept.metadata[:100]!r}); another client committed for it"
         ) from error

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.cli.client.gateways import Coordinator
-from muster.gateway.cli.errors import CliError
+from muster.gateway.client.errors import MusterError
+from muster.gateway.client.groups.coordinators import GroupCoordinator
 
 OFFSET_COMMIT, OFFSET_FETCH, DELETE_GROUPS, OFFSET_DELETE = 8, 9, 42, 47
 _OFFSET_COMMIT_VERSION, _OFFSET_FETCH_VERSION, _DELETE_GROUPS_VERSION, _OFFSET_DELETE_VERSION = 7, 7, 2, 0
@@ -35,12 +35,12 @@ def name_of(partition: Partition) -> str:
     return f"{partition[0]}-{partition[1]}"
 
 
-def fetch(coordinator: Coordinator) -> dict[Partition, Committed]:
-    """Return all offsets that the group has committed; none if the group does not exist. Raises CliError."""
+def fetch(coordinator: GroupCoordinator) -> dict[Partition, Committed]:
+    """Return all offsets that the group has committed; none if the group does not exist. Raises MusterError."""
     body = {"group_id": coordinator.group, "topics": None, "require_stable": True}
     response = coordinator.request(OFFSET_FETCH, _OFFSET_FETCH_VERSION, body)
     if response.error_code is not ErrorCode.none:
-        raise CliError(f"offsets of group {coordinator.group} cannot be read: {response.error_code.name.upper()}")
+        raise MusterError(f"offsets of group {coordinator.group} cannot be read: {response.error_code.name.upper()}")
     return {
         (topic.name, item.partition_index): Committed(
             item.committed_offset, item.committed_leader_epoch, item.metadata or ""
@@ -51,8 +51,8 @@ def fetch(coordinator: Coordinator) -> dict[Partition, Committed]:
     }
 
 
-def commit(coordinator: Coordinator, offsets: Mapping[Partition, Committed]) -> HttpError:
-    """Commit for a group without members. Returns what was refused. Raises CliError."""
+def commit(coordinator: GroupCoordinator, offsets: Mapping[Partition, Committed]) -> HttpError:
+    """Commit for a group without members. Returns what was refused. Raises MusterError."""
     refused: HttpError = {}
     for part in _parts(offsets):
         topics = [
@@ -75,8 +75,8 @@ def commit(coordinator: Coordinator, offsets: Mapping[Partition, Committed]) -> 
     return refused
 
 
-def delete(coordinator: Coordinator, partitions: Collection[Partition]) -> HttpError:
-    """Delete committed offsets. Returns the refused ones. Raises CliError."""
+def delete(coordinator: GroupCoordinator, partitions: Collection[Partition]) -> HttpError:
+    """Delete committed offsets. Returns the refused ones. Raises MusterError."""
     refused: HttpError = {}
     for part in _parts(partitions):
         topics = [
@@ -87,14 +87,14 @@ def delete(coordinator: Coordinator, partitions: Collection[Partition]) -> HttpE
             OFFSET_DELETE, _OFFSET_DELETE_VERSION, {"group_id": coordinator.group, "topics": topics}
         )
         if response.error_code not in (ErrorCode.none, ErrorCode.group_id_not_found):
-            raise CliError(
+            raise MusterError(
                 f"offsets of group {coordinator.group} cannot be deleted: {response.error_code.name.upper()}"
             )
         refused |= _refused(response)
     return refused
 
 
-def delete_group(coordinator: Coordinator) -> ErrorCode:
+def delete_group(coordinator: GroupCoordinator) -> ErrorCode:
     """Delete the group with all its offsets."""
     body = {"groups_names": [coordinator.group]}
     (result,) = coordinator.request(DELETE_GROUPS, _DELETE_GROUPS_VERSION, body).results

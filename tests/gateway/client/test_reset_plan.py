@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.gateway.cli.groups.offsets import Committed, Partition
-from muster.gateway.cli.groups.reset_plan import (
+from muster.gateway.client.groups.offsets import Committed, Partition
+from muster.gateway.client.groups.reset_plan import (
     Bounds,
     CannotReset,
     Choice,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from muster.actors.group.codec import consumer_protocol
+from muster.actors.runtime.words import counted
 from muster.actors.wire.kafka.codec import ErrorCode
-from muster.gateway.cli.client.cluster import group_names
-from muster.gateway.cli.client.gateways import Coordinator
-from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.output import counted
-from muster.gateway.cli.suggestions import not_found
 from muster.gateway.client.errors import MusterError
+from muster.gateway.client.groups.coordinators import CoordinatorOf, GroupCoordinator
 from muster.placement.mapping.nodes import host_text
 
 DESCRIBE_GROUPS = 15
@@ -20,8 +17,6 @@ CONSUMER_GROUP_DESCRIBE = 69
 _DESCRIBE_GROUPS_VERSION = 5
 _DEAD = "Dead"
 _NAMED = 5
-_SUGGEST_S = 2.0
-"""Limit of what is only asked for a suggestion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +29,7 @@ class Member:
     subscription: bytes
     """Metadata with which it joined, for the chosen protocol."""
     assignment: bytes
-    """See :mod:`muster.gateway.cli.groups.assignments`."""
+    """See :mod:`muster.gateway.client.groups.assignments`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +51,15 @@ class Group:
         return self.state != _DEAD
 
 
-def described(bootstrap: str, group: str) -> Group:
-    """Return the group; if it does not exist, Dead and without members. Raises CliError."""
+def described(coordinator_of: CoordinatorOf, group: str) -> Group:
+    """Return the group; if it does not exist, Dead and without members. Raises MusterError."""
     if not group:
-        raise CliError("the name of the group is empty")
-    with Coordinator(bootstrap, group) as coordinator:
+        raise MusterError("the name of the group is empty")
+    with coordinator_of(group) as coordinator:
         body = {"groups": [group], "include_authorized_operations": False}
         (found,) = coordinator.request(DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, body).groups
         if found.error_code is not ErrorCode.none:
-            raise CliError(f"group {group} cannot be described: {found.error_code.name.upper()}")
+            raise MusterError(f"group {group} cannot be described: {found.error_code.name.upper()}")
         if found.group_state == _DEAD and (consumers := _consumer_group(coordinator, group)) is not None:
             return consumers
         members = (
@@ -88,7 +83,7 @@ def described(bootstrap: str, group: str) -> Group:
         )
 
 
-def _consumer_group(coordinator: Coordinator, group: str) -> Group | None:
+def _consumer_group(coordinator: GroupCoordinator, group: str) -> Group | None:
     """Return the group, if it is one of the consumer protocol (KIP-848)."""
     body = {"group_ids": [group], "include_authorized_operations": False}
     try:
@@ -126,19 +121,6 @@ def _consumer_group(coordinator: Coordinator, group: str) -> Group | None:
     )
 
 
-def require(bootstrap: str, group: str) -> Group:
-    """Return the group. Raises CliError if it does not exist."""
-    found = described(bootstrap, group)
-    if not found.exists:
-        raise unknown(group, lambda: bootstrap)
-    return found
-
-
-def unknown(group: str, bootstrap: Callable[[], str]) -> CliError:
-    """Return the error for a group that does not exist; it names similar ones, if that gateway lists groups."""
-    return not_found("group", group, lambda: group_names(bootstrap(), _SUGGEST_S))
-
-
 def in_words(members: Sequence[Member]) -> str:
     """List the members' names; if there are many, the first few."""
     named = ", ".join(
@@ -150,8 +132,8 @@ def in_words(members: Sequence[Member]) -> str:
 
 
 def check_empty(group: str, members: Sequence[Member], what: str) -> None:
-    """Raise CliError naming the members, if there are any."""
+    """Raise MusterError naming the members, if there are any."""
     if members:
-        raise CliError(
+        raise MusterError(
             f"group {group} has {counted(len(members), 'member')}, so {what}; stop first: {in_words(members)}"
         )

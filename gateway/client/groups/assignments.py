@@ -6,8 +6,8 @@ import base64
 from typing import Any, Protocol
 
 from muster.actors.group.codec import connect_protocol, consumer_protocol
-from muster.gateway.cli.groups.offsets import Partition, name_of
-from muster.gateway.cli.output import counted
+from muster.actors.runtime.words import counted
+from muster.gateway.client.groups.offsets import Partition, name_of
 
 CONSUMER = consumer_protocol.PROTOCOL_TYPE
 

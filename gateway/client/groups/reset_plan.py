@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from muster.gateway.cli.groups.offsets import Committed, Partition, name_of
-from muster.gateway.cli.output import counted
+from muster.actors.runtime.words import counted
+from muster.gateway.client.groups.offsets import Committed, Partition, name_of
 
 _NAMED = 5
 _LISTED = 20
