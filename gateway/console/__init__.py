@@ -1,0 +1,1 @@
+"""The console: a web app that shows a cluster over the HTTP API of its gateways."""

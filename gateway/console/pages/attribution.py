@@ -1,0 +1,99 @@
+"""Attribution: bytes by group, topic and evidence; what has no group, and why; commits against bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nicegui import ui
+
+from muster.gateway.console.model import audit, commands, links, text
+from muster.gateway.console.model.attribution import EVIDENCE_TEXTS, GROUPS, REASONS
+from muster.gateway.console.parts.table import data_table
+from muster.gateway.console.parts.words import card, copy_button, downloads, empty, missing
+from muster.gateway.console.theme import View, page, text_element
+
+if TYPE_CHECKING:
+    from muster.gateway.console.app import Console
+
+
+def add_page(console: Console) -> None:
+    """Serve the page."""
+
+    @page(console, links.ATTRIBUTION, "Attribution")
+    async def draw(view: View) -> None:
+        watch = view.watch
+        with ui.element("div").classes("head"):
+            text_element("h1", "Attribution")
+            text_element("span", "which group the bytes were sent to, and how that is known", "muted")
+            ui.element("span").classes("grow")
+            copy_button(commands.audit())
+        if watch.lacks("/v1/attribution"):
+            with card():
+                missing("/v1/attribution")
+        else:
+            with card():
+                view.live(lambda: _stats(view), _draw_stats, "stats")
+            with card("Bytes by group, topic and evidence", classes="flush"):
+                data_table(
+                    view,
+                    watch.attribution.by_group,
+                    "Bytes by group, topic and evidence",
+                    key="_",
+                    hrefs={"group": lambda row: links.group(row["group"]), "topic": lambda row: links.topic(row["topic"])},
+                )
+            with ui.element("div").classes("row"):
+                text_element("span", "Sums since each gateway started, as far as this console saw them.", "muted small")
+                downloads("attribution")
+            with card("Without a group, and why", classes="flush"):
+                view.live(lambda: not watch.attribution.without_group().rows, _all_have)
+                data_table(
+                    view,
+                    watch.attribution.without_group,
+                    "Bytes without a group",
+                    key="_",
+                    wraps=("meaning",),
+                    hrefs={"topic": lambda row: links.topic(row["topic"])},
+                )
+            with ui.element("div").classes("row"):
+                downloads("attribution-reasons")
+            with card("What the evidence means"), ui.element("dl").classes("facts"):
+                for name, meaning in EVIDENCE_TEXTS.items():
+                    text_element("dt", name.replace("_", " "))
+                    text_element("dd", meaning)
+        with card("Audit: commits against bytes", classes="flush"):
+            view.live(lambda: audit.summary(watch.audit), lambda said: text_element("p", said, "muted") and None, "pad")
+            data_table(
+                view,
+                lambda: audit.audit_table(watch.audit),
+                "Audit of attribution",
+                key="_",
+                wraps=("why",),
+                hrefs={"group": lambda row: links.group(row["group"]), "topic": lambda row: links.topic(row["topic"])},
+            )
+        with ui.element("div").classes("row"):
+            downloads("audit")
+
+
+def _stats(view: View) -> tuple[tuple[str, str], ...]:
+    attribution = view.watch.attribution
+    sent = sum(found.bytes for found in attribution.sums(GROUPS).values())
+    without = sum(found.bytes for reason, found in attribution.sums(REASONS).items() if reason != "internal")
+    return (
+        ("Sent to groups", text.size(sent)),
+        ("Without a group", text.size(without)),
+        ("Share without a group", text.share(attribution.unattributed_share())),
+        ("Now", text.rate(attribution.rate_of(GROUPS))),
+        *((("Hidden from you", text.size(attribution.hidden_bytes)),) if attribution.hidden_bytes else ()),
+    )
+
+
+def _draw_stats(found: tuple[tuple[str, str], ...]) -> None:
+    for name, value in found:
+        with ui.element("div").classes("stat"):
+            text_element("div", value, "value")
+            text_element("div", name, "name")
+
+
+def _all_have(nothing: bool) -> None:
+    if nothing:
+        empty("verified", "Every byte has a group")

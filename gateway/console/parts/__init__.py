@@ -1,0 +1,1 @@
+"""Parts of pages: charts, tables, dialogs."""

@@ -1,0 +1,141 @@
+// What only the browser knows: its zone, its theme, its keyboard. Names from clients never come here as code.
+(() => {
+  "use strict";
+  const muster = (window.muster = {});
+  const stored = () => { try { return localStorage.getItem("muster-theme") || "auto"; } catch { return "auto"; } };
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const theme = () => (stored() === "auto" ? (dark.matches ? "dark" : "light") : stored());
+  const applied = theme();
+  document.documentElement.dataset.theme = applied;
+  dark.addEventListener("change", () => { if (theme() !== applied) location.reload(); });
+  muster.isDark = applied === "dark";
+  muster.theme = stored;
+  muster.setTheme = (value) => { try { localStorage.setItem("muster-theme", value); } catch { /* private mode */ } location.reload(); };
+  muster.nextTheme = () => muster.setTheme({ auto: "light", light: "dark", dark: "auto" }[stored()]);
+  muster.color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+  // Times: <muster-time ms="..." mode="ago|clock|full">, in the viewer's zone.
+  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  const full = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
+  const ago = (ms) => {
+    const s = Math.round((Date.now() - ms) / 1000), a = Math.abs(s);
+    const text = a < 60 ? `${a} s` : a < 3600 ? `${Math.floor(a / 60)} min` : a < 86400 ? `${Math.floor(a / 3600)} h ${Math.floor((a % 3600) / 60)} min` : `${Math.floor(a / 86400)} d`;
+    return s >= 0 ? (a < 1 ? "now" : `${text} ago`) : `in ${text}`;
+  };
+  const times = new Set();
+  class Time extends HTMLElement {
+    static get observedAttributes() { return ["ms", "mode"]; }
+    connectedCallback() { times.add(this); this.show(); }
+    disconnectedCallback() { times.delete(this); }
+    attributeChangedCallback() { this.show(); }
+    show() {
+      const ms = Number(this.getAttribute("ms"));
+      if (!ms) { this.textContent = "–"; return; }
+      const when = new Date(ms), mode = this.getAttribute("mode") || "full";
+      const text = mode === "ago" ? ago(ms) : mode === "clock" ? clock.format(when) : full.format(when);
+      if (this.textContent !== text) this.textContent = text;
+      this.title = full.format(when);
+    }
+  }
+  customElements.define("muster-time", Time);
+  setInterval(() => { for (const each of times) if (each.getAttribute("mode") === "ago") each.show(); }, 1000);
+
+  muster.sort = (a, b, name) => {
+    const x = a[`_${name}`] ?? a[name], y = b[`_${name}`] ?? b[name];
+    if (x === y) return 0;
+    if (x === null || x === undefined) return -1;
+    if (y === null || y === undefined) return 1;
+    return typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), undefined, { numeric: true });
+  };
+
+  // Charts
+  const short = (v, base, units) => {
+    if (v === null || v === undefined || Number.isNaN(v)) return "–";
+    let i = 0;
+    while (Math.abs(v) >= base * 0.9995 && i < units.length - 1) { v /= base; i += 1; }
+    const digits = i === 0 || Math.abs(v) >= 99.95 ? v.toFixed(i === 0 && v % 1 ? 1 : 0) : v.toFixed(Math.abs(v) >= 9.995 ? 1 : 2);
+    return `${digits.includes(".") ? digits.replace(/\.?0+$/, "") : digits}${units[i] ? (base === 1024 ? " " : "") + units[i] : ""}`;
+  };
+  muster.format = {
+    count: (v) => short(v, 1000, ["", "k", "M", "G", "T"]),
+    rate: (v) => (v === null || v === undefined ? "–" : `${short(v, 1024, ["B", "KiB", "MiB", "GiB", "TiB"])}/s`),
+    bytes: (v) => short(v, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]),
+    seconds: (v) => v === null || v === undefined ? "–" : v === 0 ? "0 s" : v < 1 ? `${Math.round(v * 1000)} ms` : v < 60 ? `${Number(v.toFixed(1))} s` : v < 3600 ? `${Number((v / 60).toFixed(1))} min` : `${Number((v / 3600).toFixed(1))} h`,
+  };
+  const escaped = (text) => String(text).replace(/[&<>"']/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" })[c]);
+  muster.tooltip = (kind) => (points) => {
+    const list = Array.isArray(points) ? points : [points];
+    if (!list.length) return "";
+    const at = list[0].axisValue ?? list[0].value?.[0];
+    const lines = list.filter((p) => p.seriesType === "line" || p.seriesType === "bar").map((p) => `<div>${p.marker} ${escaped(p.seriesName)} <b style="float:right;margin-left:14px">${escaped(muster.format[kind](p.value[1]))}</b></div>`);
+    return `<div>${escaped(clock.format(new Date(at)))}</div>${lines.join("")}`;
+  };
+  muster.phase = (colors) => (params, api) => {
+    const from = api.coord([api.value(1), api.value(0)]), to = api.coord([api.value(2), api.value(0)]);
+    const height = Math.min(api.size([0, 1])[1] * 0.62, 18), box = params.coordSys;
+    const x0 = Math.max(from[0], box.x), x1 = Math.min(Math.max(to[0], from[0] + 4), box.x + box.width);
+    if (x1 < box.x || x0 > box.x + box.width) return null;
+    return { type: "rect", shape: { x: x0, y: from[1] - height / 2, width: Math.max(x1 - x0, 2), height, r: 2 }, style: { fill: muster.color(colors[api.value(3)] || "accent") } };
+  };
+  muster.phaseTip = (p) => `<div>${escaped(clock.format(new Date(p.value[1])))}</div><b>${escaped(p.value[4])}</b><div>${escaped(p.value[5])}</div>`;
+  const held = new Map();
+  // rows: [[time, value of series 0, value of series 1, ...], ...]; a row of the time of the last one replaces it.
+  muster.push = (id, rows, fromMs) => {
+    const chart = getElement(id)?.chart;
+    if (!chart || chart.isDisposed?.()) return;
+    let data = held.get(id);
+    if (!data || data.chart !== chart) {
+      const series = chart.getOption().series.filter((s) => s.type === "line" || s.type === "bar");
+      data = { chart, points: series.map((s) => s.data.map((d) => (Array.isArray(d) ? d : d.value))) };
+      held.set(id, data);
+    }
+    for (const [at, ...values] of rows) {
+      data.points.forEach((points, i) => {
+        if (points.length && points[points.length - 1][0] === at) points[points.length - 1] = [at, values[i]];
+        else if (!points.length || points[points.length - 1][0] < at) points.push([at, values[i]]);
+        while (points.length && points[0][0] < fromMs) points.shift();
+      });
+    }
+    const names = chart.getOption().series.filter((s) => s.type === "line" || s.type === "bar");
+    chart.setOption({ series: data.points.map((points, i) => ({ id: names[i].id, data: points })) });
+  };
+  muster.marks = (id, marks) => {
+    const chart = getElement(id)?.chart;
+    if (chart) chart.setOption({ series: [{ id: "marks", markLine: { data: marks } }] });
+  };
+  muster.markTip = (p) => `<div>${escaped(clock.format(new Date(p.data.xAxis ?? p.value)))}</div><b>${escaped(p.data.text ?? p.name)}</b>`;
+
+  // Keyboard, copying
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
+    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      const search = document.querySelector(".main .page-search input") || document.querySelector(".top .search input");
+      if (search) { event.preventDefault(); search.focus(); search.select(); }
+    }
+  });
+  muster.copy = async (text) => {
+    try { await navigator.clipboard.writeText(text); } catch {
+      const area = Object.assign(document.createElement("textarea"), { value: text });
+      document.body.append(area); area.select(); document.execCommand("copy"); area.remove();
+    }
+  };
+  muster.replaceUrl = (url) => history.replaceState(history.state, "", url);
+
+  // The grid of groups
+  muster.groups = (query) => ({
+    getRows: async (p) => {
+      const sort = p.sortModel[0];
+      const url = new URLSearchParams(query());
+      url.set("start", p.startRow); url.set("end", p.endRow);
+      if (sort) { url.set("sort", sort.colId); url.set("desc", sort.sort === "desc" ? "1" : "0"); }
+      try {
+        const response = await fetch(`/data/groups?${url}`);
+        if (!response.ok) throw new Error(response.status);
+        const found = await response.json();
+        p.successCallback(found.rows, found.total);
+      } catch { p.failCallback(); }
+    },
+  });
+  muster.stateClass = (state) => ({ Stable: "s-ok", Empty: "s-info", Dead: "s-bad", PreparingRebalance: "s-warn", CompletingRebalance: "s-warn", Assigning: "s-warn", Reconciling: "s-warn" })[state] || "";
+  muster.stateMark = (state) => ({ Stable: "●", Empty: "○", Dead: "✕" })[state] || "◐";
+})();

@@ -1,0 +1,430 @@
+"""One poller for each distinct credentials, shared by all viewers that have them.
+
+It asks at most once a second, and at most a tenth of the time; not at all without a viewer. Its hour of curves stays
+for some minutes after the last viewer has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from muster.gateway.client.errors import MusterError
+from muster.gateway.console.api import FORBIDDEN, UNAUTHORIZED, Api, ApiError, MissingRoute, NoGateway
+from muster.gateway.console.model import snapshot as read
+from muster.gateway.console.model.attribution import GROUPS, PRODUCED, REASONS, Attribution
+from muster.gateway.console.model.commands import Target
+from muster.gateway.console.model.journal import Journal, read_entries
+from muster.gateway.console.model.marks import ACTOR, FAULT, Mark, Marks, fault_text
+from muster.gateway.console.model.series import HOUR_MS, TOTAL_STEP_MS, Curves, GroupCurves
+from muster.gateway.console.model.snapshot import Snapshot
+
+log = logging.getLogger(__name__)
+
+PERIOD_S = 1.0
+SHARE = 0.1
+"""Part of the time in which the poller asks."""
+LEASE_S = 15.0
+"""How long a page that was requested counts as a viewer before its socket is there."""
+KEPT_S = 600.0
+"""How long curves are kept without a viewer."""
+_STATUS_S, _ATTRIBUTION_S, _CLUSTER_S, _SLOW_S, _MISSING_S = 2.0, 5.0, 15.0, 30.0, 60.0
+_PAGE = 10_000
+_HISTORY_AT_ONCE = 10
+
+
+class Watch:
+    """What one viewer, or several with the same credentials, may see of the cluster, kept up to date."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.now = Snapshot()
+        self.totals = Curves(TOTAL_STEP_MS)
+        self.curves = GroupCurves()
+        self.journal = Journal()
+        self.marks = Marks()
+        self.attribution = Attribution()
+        self.audit: dict[str, Any] = {}
+        self.mapping: dict[str, Any] = {}
+        self.left_s = time.monotonic()
+        self.rounds = 0
+        self.is_unauthorized = False
+        self._viewers: dict[object, float | None] = {}
+        self._listeners: dict[object, Callable[[], None]] = {}
+        self._due: dict[str, float] = {}
+        self._missing: dict[str, float] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._events: asyncio.Task[None] | None = None
+        self._first = asyncio.Event()
+
+    # Viewers
+
+    def lease(self, viewer: object) -> None:
+        """Count the viewer for some seconds, until its page is there."""
+        self._viewers.setdefault(viewer, time.monotonic() + LEASE_S)
+        self._start()
+
+    def join(self, viewer: object, changed: Callable[[], None]) -> None:
+        """Count the viewer until it leaves; ``changed`` is called after each round, and after each event."""
+        self._viewers[viewer] = None
+        self._listeners[viewer] = changed
+        self._start()
+
+    def leave(self, viewer: object) -> None:
+        """Count the viewer no longer."""
+        self._viewers.pop(viewer, None)
+        self._listeners.pop(viewer, None)
+
+    @property
+    def viewers(self) -> int:
+        """Number of viewers."""
+        now_s = time.monotonic()
+        for viewer in [viewer for viewer, end_s in self._viewers.items() if end_s is not None and end_s < now_s]:
+            del self._viewers[viewer]
+        return len(self._viewers)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody has looked for so long that the curves may be forgotten."""
+        return not self.viewers and (self._task is None or self._task.done()) and time.monotonic() - self.left_s > KEPT_S
+
+    async def ready(self, timeout_s: float) -> bool:
+        """Wait for the first snapshot. Returns whether there is one."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._first.wait(), timeout_s)
+        return self._first.is_set()
+
+    async def refresh(self) -> None:
+        """Ask for everything in the next round, which follows at once: something was changed."""
+        self._due.clear()
+        await self._round()
+
+    async def close(self) -> None:
+        """End the poller."""
+        for task in (self._task, self._events):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    @property
+    def target(self) -> Target:
+        """Addresses for commands."""
+        return Target(self.now.cluster.bootstrap, self.now.gateway, self.api.has_login)
+
+    def lacks(self, path: str) -> bool:
+        """Return whether the gateways do not have the route."""
+        return path in self.now.missing_routes
+
+    # The poller
+
+    def _start(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="console watch")
+
+    async def _run(self) -> None:
+        try:
+            while self.viewers:
+                started_s = time.monotonic()
+                try:
+                    await self._round()
+                except Exception:
+                    log.exception("a round of the console failed")
+                took_s = time.monotonic() - started_s
+                await asyncio.sleep(max(PERIOD_S - took_s, took_s * (1 - SHARE) / SHARE, 0.05))
+        finally:
+            self.left_s = time.monotonic()
+            if self._events is not None:
+                self._events.cancel()
+
+    async def _round(self) -> None:
+        started_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        before = self.now
+        try:
+            found = await self._groups(before)
+            found = await self._others(found)
+            self.is_unauthorized = False
+        except NoGateway as error:
+            found = replace(before, error=str(error))
+        except ApiError as error:
+            self.is_unauthorized = error.status == UNAUTHORIZED
+            found = replace(before, error=str(error))
+        self.now = replace(
+            found,
+            at_ms=now_ms,
+            took_s=time.monotonic() - started_s,
+            gateway=self.api.gateway,
+            failed_gateways=dict(self.api.failed),
+            missing_routes=frozenset(self._missing),
+        )
+        if found.error is None:
+            self._record(now_ms)
+        self.rounds += 1
+        self._first.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        for changed in list(self._listeners.values()):
+            try:
+                changed()
+            except Exception:
+                log.exception("a page of the console failed")
+
+    def _is_due(self, name: str, period_s: float) -> bool:
+        now_s = time.monotonic()
+        if self._due.get(name, 0.0) > now_s:
+            return False
+        self._due[name] = now_s + period_s
+        return True
+
+    async def _groups(self, before: Snapshot) -> Snapshot:
+        rows, offset = [], 0
+        first: dict[str, Any] = {}
+        try:
+            while True:
+                response = await self.api.get("/v1/groups/lag", sort="group", limit=_PAGE, offset=offset)
+                first = first or response
+                rows += [read.group_row(each) for each in response["groups"]]
+                offset += _PAGE
+                if offset >= response["total"]:
+                    break
+            waiting = await self.api.get("/v1/groups/waiting")
+        except ApiError as error:
+            if error.status == UNAUTHORIZED:
+                raise
+            return replace(before, error=None, groups_error=str(error))
+        found = tuple(read.waiting(each) for each in waiting["groups"])
+        await self._ended(before.waiting, found)
+        return replace(
+            before,
+            error=None,
+            groups=rows,
+            groups_error=None,
+            partial=bool(first.get("partial") or waiting.get("partial")),
+            missing_partitions=tuple(first.get("missing_partitions") or ()),
+            missing_actors=tuple(first.get("missing_actors") or ()),
+            waiting=found,
+        )
+
+    async def _ended(self, before: Iterable[read.Waiting], now: Iterable[read.Waiting]) -> None:
+        """Fetch rebalances that ended since the last round, where gateways do not stream them."""
+        if self._events is not None and not self._events.done() and "/v1/events" not in self._missing:
+            return
+        still = {(each.group, each.since_ms) for each in now}
+        ended = sorted({each.group for each in before if (each.group, each.since_ms) not in still})
+        for group in ended[:_HISTORY_AT_ONCE]:
+            with contextlib.suppress(ApiError):
+                await self.fetch_history(group, 5)
+
+    async def fetch_history(self, group: str, limit: int) -> None:
+        """Fetch the last rebalances of one group into the journal. Raises ApiError or NoGateway."""
+        response = await self.api.get("/v1/groups/history", group=group, limit=limit)
+        self.journal.add(read_entries(response.get("entries") or ()))
+
+    async def _others(self, found: Snapshot) -> Snapshot:
+        if self._is_due("cluster", _CLUSTER_S):
+            found = await self._cluster(found)
+        if self._is_due("status", _STATUS_S):
+            found = await self._status(found)
+        if self._is_due("faults", PERIOD_S):
+            found = await self._faults(found)
+        if self._is_due("attribution", _ATTRIBUTION_S):
+            await self._attribution()
+        if self._is_due("slow", _SLOW_S):
+            self.audit = await self._optional("/v1/audit") or self.audit
+            self.mapping = await self._optional("/v1/mapping") or self.mapping
+            await self._backfill()
+            self.journal.forget(time.time_ns() // 1_000_000 - HOUR_MS)
+            self.marks.forget(time.time_ns() // 1_000_000 - HOUR_MS)
+        if self.api.failed:
+            await self.api.look_again()
+        if (self._events is None or self._events.done()) and self._may_ask("/v1/events"):
+            self._events = asyncio.get_running_loop().create_task(self._stream(), name="console events")
+        return found
+
+    def _may_ask(self, path: str) -> bool:
+        """Return whether the route exists, as far as is known; one that was missing is tried again after a minute."""
+        end_s = self._missing.get(path)
+        if end_s is not None and end_s < time.monotonic():
+            del self._missing[path]
+            end_s = None
+        return end_s is None
+
+    async def _optional(self, path: str, **query: Any) -> dict[str, Any] | None:
+        """Return the response; None if the route is missing, or the viewer may not see it."""
+        if not self._may_ask(path):
+            return None
+        try:
+            return await self.api.get(path, **query)
+        except MissingRoute:
+            self._missing[path] = time.monotonic() + _MISSING_S
+        except ApiError as error:
+            if error.status == UNAUTHORIZED:
+                raise
+        return None
+
+    async def _cluster(self, found: Snapshot) -> Snapshot:
+        response = await self._optional("/v1/cluster")
+        if response is not None:
+            cluster = read.cluster(response)
+            self.api.gateways.found(each.http for each in cluster.gateways)
+            return replace(found, cluster=cluster)
+        return found
+
+    async def _status(self, found: Snapshot) -> Snapshot:
+        try:
+            status = await self.api.get("/v1/status")
+        except ApiError as error:
+            if error.status == UNAUTHORIZED:
+                raise
+            return replace(found, status_error=str(error))
+        actors = tuple(read.actor_row(each) for each in status.get("actors") or ())
+        self.marks.saw_actors(actors, time.time_ns() // 1_000_000)
+        cluster = found.cluster
+        if "/v1/cluster" in self._missing:
+            cluster = read.cluster_of_status(status, cluster.fault_injection)
+            self.api.gateways.found(each.http for each in cluster.gateways)
+        nodes = tuple(read.node_row(each) for each in status.get("nodes") or ())
+        return replace(found, nodes=nodes, actors=actors, status_error=None, cluster=cluster)
+
+    async def _faults(self, found: Snapshot) -> Snapshot:
+        try:
+            response = await self.api.get("/v1/faults")
+        except ApiError as error:
+            if error.status == UNAUTHORIZED:
+                raise
+            if error.status == FORBIDDEN:
+                self._due["faults"] = time.monotonic() + _CLUSTER_S
+            return replace(found, faults=())
+        faults = tuple(read.fault_row(each) for each in response.get("faults") or ())
+        self.marks.saw_faults(faults, time.time_ns() // 1_000_000)
+        if "/v1/cluster" in self._missing and not found.cluster.fault_injection:
+            found = replace(found, cluster=replace(found.cluster, fault_injection=True, may_fault=True))
+        return replace(found, faults=faults)
+
+    async def _attribution(self) -> None:
+        if not self._may_ask("/v1/attribution"):
+            return
+        reports = await asyncio.gather(
+            *(self.api.get_from(url, "/v1/attribution") for url in self.api.gateways.current), return_exceptions=True
+        )
+        responding = []
+        for report in reports:
+            if isinstance(report, MissingRoute):
+                self._missing["/v1/attribution"] = time.monotonic() + _MISSING_S
+            elif isinstance(report, BaseException):
+                if not isinstance(report, MusterError):
+                    raise report
+            else:
+                self.attribution.feed(report)
+                responding.append(str(report["gateway"]))
+        if responding:
+            self.attribution.keep_only(responding)
+
+    async def _backfill(self) -> None:
+        """Fetch what ended before the stream of events, or beside it."""
+        since_ms = time.time_ns() // 1_000_000 - HOUR_MS
+        response = await self._optional("/v1/rebalances", since_ms=since_ms, limit=5_000)
+        if response is not None:
+            self.journal.add(read_entries(response.get("entries") or ()))
+
+    def _record(self, now_ms: int) -> None:
+        rates = self.attribution.group_rates()
+        is_known = self.attribution.is_known
+        rows = self.now.groups
+        lag, lag_s = read.lag_totals(rows)
+        self.totals.put(
+            now_ms,
+            {
+                "lag": lag,
+                "lag_s": lag_s,
+                "out_bytes_s": self._sum(GROUPS, REASONS),
+                "in_bytes_s": self._sum(PRODUCED),
+                "groups": len(rows),
+            },
+        )
+        self.curves.put(
+            now_ms,
+            ((row.group, row.lag, row.lag_s, rates.get(row.group, 0.0) if is_known else None) for row in rows),
+        )
+
+    def _sum(self, *kinds: str) -> float | None:
+        rates = [rate for kind in kinds if (rate := self.attribution.rate_of(kind)) is not None]
+        return sum(rates) if rates else None
+
+    # Events
+
+    async def _stream(self) -> None:
+        """Read the stream of events for as long as there are viewers."""
+        while self.viewers:
+            try:
+                async with self.api.lines("GET", "/v1/events") as lines:
+                    kind = ""
+                    async for line in lines:
+                        name, _, value = line.partition(":")
+                        if name == "event":
+                            kind = value.strip()
+                        elif name == "data":
+                            self._event(kind, value.strip())
+                        elif not line:
+                            kind = ""
+            except MissingRoute:
+                self._missing["/v1/events"] = time.monotonic() + _MISSING_S
+                return
+            except (ApiError, NoGateway) as error:
+                log.debug("the stream of events ended: %s", error)
+            await asyncio.sleep(PERIOD_S)
+
+    def _event(self, kind: str, data: str) -> None:
+        try:
+            values = json.loads(data)
+        except ValueError:
+            return
+        now_ms = time.time_ns() // 1_000_000
+        if kind == "rebalance":
+            if self.journal.add(read_entries([values])):
+                self._tell()
+        elif kind == "fault" and isinstance(values, dict):
+            at_ms = int(values.get("at_ms") or values.get("injected_ms") or now_ms)
+            text = fault_text(values.get("fault") or values, values.get("actor"))
+            is_end = values.get("what", values.get("event")) in ("cleared", "ended")
+            self.marks.add(Mark(at_ms, FAULT, f"end of {text}" if is_end else text))
+            self._due.pop("faults", None)
+        elif kind == "actor" and isinstance(values, dict):
+            name, state = values.get("name") or values.get("actor"), values.get("state") or values.get("what")
+            self.marks.add(Mark(int(values.get("at_ms") or now_ms), ACTOR, f"{name} is {state}"))
+            self._due.pop("status", None)
+
+
+class Watches:
+    """The watches by credentials. ``make`` makes the API for them."""
+
+    def __init__(self, make: Callable[[str | None], Api]) -> None:
+        self._make = make
+        self._watches: dict[str | None, Watch] = {}
+
+    def of(self, authorization: str | None) -> Watch:
+        """Return the watch for these credentials; the ones nobody has looked at for long are forgotten."""
+        for key in [key for key, watch in self._watches.items() if watch.is_idle and key != authorization]:
+            del self._watches[key]
+        watch = self._watches.get(authorization)
+        if watch is None:
+            watch = self._watches[authorization] = Watch(self._make(authorization))
+        return watch
+
+    def forget(self, authorization: str | None) -> None:
+        """Forget curves of credentials that are no longer in use."""
+        watch = self._watches.get(authorization)
+        if watch is not None and not watch.viewers:
+            del self._watches[authorization]
+
+    async def close(self) -> None:
+        """End all pollers."""
+        for watch in self._watches.values():
+            await watch.close()
