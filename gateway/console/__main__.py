@@ -18,7 +18,7 @@ from muster.gateway.console.app import serve
 @click.option("--allow-host", "hosts", multiple=True, help="Name by which browsers reach it; repeatable.")
 def main(gateways: tuple[str, ...], host: str, port: int, hosts: tuple[str, ...]) -> None:
     """Serve the console of a cluster until it is interrupted."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(gateways, host, port, hosts=hosts))
 

@@ -210,13 +210,13 @@ def _top(view: View) -> None:
             'dense outlined clearable type="search" aria-label="Find a group"'
         ).classes("search")
         search.on("keydown.enter", lambda: ui.navigate.to(link(links.GROUPS, q=search.value)))
-        button = ui.button(icon="contrast").props('flat round dense aria-label="Theme: follow the system, light, dark"')
+        button = ui.button(icon="contrast", color=None).props('flat round dense aria-label="Theme: follow the system, light, dark"')
         button.classes("tool").on("click", js_handler="() => muster.nextTheme()")
         with button:
             ui.tooltip("Theme: system, light, dark")
         if view.session is not None:
             with ui.element("form").props('method="post" action="/logout"'):
-                out = ui.button(icon="logout").props('flat round dense type="submit" aria-label="Log out"').classes("tool")
+                out = ui.button(icon="logout", color=None).props('flat round dense type="submit" aria-label="Log out"').classes("tool")
                 with out:
                     ui.tooltip(f"Log out {view.session.user}")
 

@@ -36,6 +36,8 @@ KEPT_S = 600.0
 """How long curves are kept without a viewer."""
 _STATUS_S, _ATTRIBUTION_S, _CLUSTER_S, _SLOW_S, _MISSING_S = 2.0, 5.0, 15.0, 30.0, 60.0
 _PAGE = 10_000
+_BRIDGE_MS = 4_000
+"""Curves go on over a gap of this length, or of two rounds."""
 _HISTORY_AT_ONCE = 10
 
 
@@ -348,10 +350,12 @@ class Watch:
                 "in_bytes_s": self._sum(PRODUCED),
                 "groups": len(rows),
             },
+            max(_BRIDGE_MS, round(self.now.took_s / SHARE * 2_000)),
         )
         self.curves.put(
             now_ms,
             ((row.group, row.lag, row.lag_s, rates.get(row.group, 0.0) if is_known else None) for row in rows),
+            bridge=1,
         )
 
     def _sum(self, *kinds: str) -> float | None:

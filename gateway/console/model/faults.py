@@ -44,7 +44,7 @@ COLUMNS = (
 
 def help_of(field: str) -> str:
     """Return the meaning of a field, or of an action."""
-    return ACTIONS.get(field) or FIELDS.get(field, "")
+    return (ACTIONS.get(field) or FIELDS.get(field, "")).replace("`", "")
 
 
 def fields_of(action: str) -> tuple[str, ...]:
@@ -96,13 +96,13 @@ def when_text(fault: Mapping[str, Any]) -> str:
         return "until cleared" if fault.get("action") in _HELD else "at once"
     match fault.get("when", "always"):
         case "once":
-            when = "the first"
+            when = "the first matching request"
         case {"nth": nth}:
-            when = f"number {nth}"
+            when = f"matching request number {nth}"
         case {"probability": probability}:
-            when = f"each with probability {probability}"
+            when = f"each matching request with probability {probability}"
         case _:
-            when = "all"
+            when = "every matching request"
     return f"{when}, {fault.get('phase', 'before')} it is served"
 
 

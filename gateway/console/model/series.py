@@ -32,8 +32,11 @@ class Curve:
         """Number of the newest bucket; -1 without one."""
         return self._first + len(self._values) - 1 if self._values else -1
 
-    def put(self, bucket: int, value: float | None) -> None:
-        """Set the value of a bucket that is not older than the newest; buckets in between are gaps."""
+    def put(self, bucket: int, value: float | None, bridge: int = 0) -> None:
+        """Set the value of a bucket that is not older than the newest.
+
+        Buckets in between are gaps; up to ``bridge`` of them have the value before: polls are not that frequent.
+        """
         given = _NAN if value is None else value
         values = self._values
         if not values or bucket - self.last_bucket >= self.length:
@@ -46,7 +49,7 @@ class Curve:
             values[-1] = given
             return
         if behind > 1:
-            values.extend([_NAN] * (behind - 1))
+            values.extend([values[-1] if behind - 1 <= bridge else _NAN] * (behind - 1))
         values.append(given)
         if (surplus := len(values) - self.length) > 0:
             del values[:surplus]
@@ -80,14 +83,14 @@ class Curves:
         self._length = span_ms // step_ms
         self._curves: dict[str, Curve] = {}
 
-    def put(self, now_ms: int, values: Mapping[str, float | None]) -> None:
-        """Set the values of the current bucket."""
+    def put(self, now_ms: int, values: Mapping[str, float | None], bridge_ms: int = 0) -> None:
+        """Set the values of the current bucket. Gaps up to ``bridge_ms`` long are filled: polls are not that frequent."""
         bucket = now_ms // self.step_ms
         for name, value in values.items():
             curve = self._curves.get(name)
             if curve is None:
                 curve = self._curves[name] = Curve(self._length)
-            curve.put(bucket, value)
+            curve.put(bucket, value, bridge_ms // self.step_ms)
 
     def points(self, name: str, since_ms: int = 0) -> list[tuple[int, float | None]]:
         """Return (ms since the epoch, value) from ``since_ms`` on; None for a gap. Empty if there is no such curve."""
@@ -120,7 +123,9 @@ class GroupCurves:
     def __len__(self) -> int:
         return len(self._curves)
 
-    def put(self, now_ms: int, rows: Iterable[tuple[str, float | None, float | None, float | None]]) -> bool:
+    def put(
+        self, now_ms: int, rows: Iterable[tuple[str, float | None, float | None, float | None]], bridge: int = 0
+    ) -> bool:
         """Set (group, lag, lag_s, bytes_s) of all groups, once for each bucket. Returns whether it was a new bucket.
 
         Groups without a value for the whole span are forgotten.
@@ -136,7 +141,7 @@ class GroupCurves:
                     continue
                 curves = self._curves[group] = (Curve(self._length), Curve(self._length), Curve(self._length))
             for curve, value in zip(curves, values, strict=True):
-                curve.put(bucket, value)
+                curve.put(bucket, value, bridge)
         gone = [group for group, curves in self._curves.items() if bucket - curves[0].last_bucket >= self._length]
         for group in gone:
             del self._curves[group]

@@ -41,7 +41,7 @@ def _scaled(value: float, base: int, units: Sequence[str], gap: str) -> str:
         left /= base
         index += 1
     digits = f"{left:.0f}" if index == 0 or abs(left) >= 99.95 else f"{left:.1f}" if abs(left) >= 9.995 else f"{left:.2f}"
-    if "." in digits:
+    if "." in digits and not gap:
         digits = digits.rstrip("0").rstrip(".")
     return f"{digits}{gap}{units[index]}" if units[index] else digits
 

@@ -9,7 +9,7 @@ from nicegui import ui
 from muster.gateway.console.model import audit, commands, links, text
 from muster.gateway.console.model.attribution import EVIDENCE_TEXTS, GROUPS, REASONS
 from muster.gateway.console.parts.table import data_table
-from muster.gateway.console.parts.words import card, copy_button, downloads, empty, missing
+from muster.gateway.console.parts.words import card, copy_button, empty, missing
 from muster.gateway.console.theme import View, page, text_element
 
 if TYPE_CHECKING:
@@ -33,7 +33,12 @@ def add_page(console: Console) -> None:
         else:
             with card():
                 view.live(lambda: _stats(view), _draw_stats, "stats")
-            with card("Bytes by group, topic and evidence", classes="flush"):
+            with card(
+                "Bytes by group, topic and evidence",
+                "since each gateway started, as far as this console saw it",
+                "flush",
+                "attribution",
+            ):
                 data_table(
                     view,
                     watch.attribution.by_group,
@@ -41,10 +46,7 @@ def add_page(console: Console) -> None:
                     key="_",
                     hrefs={"group": lambda row: links.group(row["group"]), "topic": lambda row: links.topic(row["topic"])},
                 )
-            with ui.element("div").classes("row"):
-                text_element("span", "Sums since each gateway started, as far as this console saw them.", "muted small")
-                downloads("attribution")
-            with card("Without a group, and why", classes="flush"):
+            with card("Without a group, and why", "", "flush", "attribution-reasons"):
                 view.live(lambda: not watch.attribution.without_group().rows, _all_have)
                 data_table(
                     view,
@@ -54,13 +56,11 @@ def add_page(console: Console) -> None:
                     wraps=("meaning",),
                     hrefs={"topic": lambda row: links.topic(row["topic"])},
                 )
-            with ui.element("div").classes("row"):
-                downloads("attribution-reasons")
             with card("What the evidence means"), ui.element("dl").classes("facts"):
                 for name, meaning in EVIDENCE_TEXTS.items():
                     text_element("dt", name.replace("_", " "))
                     text_element("dd", meaning)
-        with card("Audit: commits against bytes", classes="flush"):
+        with card("Audit: commits against bytes", "", "flush", "audit"):
             view.live(lambda: audit.summary(watch.audit), lambda said: text_element("p", said, "muted") and None, "pad")
             data_table(
                 view,
@@ -70,8 +70,6 @@ def add_page(console: Console) -> None:
                 wraps=("why",),
                 hrefs={"group": lambda row: links.group(row["group"]), "topic": lambda row: links.topic(row["topic"])},
             )
-        with ui.element("div").classes("row"):
-            downloads("audit")
 
 
 def _stats(view: View) -> tuple[tuple[str, str], ...]:

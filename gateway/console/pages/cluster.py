@@ -15,7 +15,6 @@ from muster.gateway.console.parts.table import data_table
 from muster.gateway.console.parts.words import (
     card,
     copy_button,
-    downloads,
     empty,
     facts,
     look_of,
@@ -69,10 +68,8 @@ def add_page(console: Console) -> None:
                 missing("/v1/mapping")
             else:
                 view.live(lambda: dict(view.watch.mapping), _mapping)
-        with card("All actors", classes="flush"):
+        with card("All actors", "", "flush", "actors"):
             data_table(view, lambda: cluster.actor_table(view.now), "Actors", key="name", states=("state",), wraps=("error",))
-        with ui.element("div").classes("row"):
-            downloads("actors")
         if wanted := view.query.get("actor"):
             found = next((actor for actor in view.now.actors if actor.name == wanted), None)
             if found is not None:
@@ -235,7 +232,7 @@ def _drain_button(view: View, node: NodeRow, drains: dict[str, int]) -> None:
             why_not=NO_CHANGES,
         )
 
-    ui.button("Undrain" if undo else "Drain", on_click=ask).props("outline no-caps dense size=sm")
+    ui.button("Undrain" if undo else "Drain", on_click=ask).props("outline no-caps dense").classes("slim")
 
 
 def _mapping(report: dict[str, Any]) -> None:

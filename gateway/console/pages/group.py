@@ -15,7 +15,7 @@ from muster.gateway.console.parts.dialog import NO_CHANGES, action_dialog
 from muster.gateway.console.parts.history import history
 from muster.gateway.console.parts.reset import reset_dialog
 from muster.gateway.console.parts.table import Action, data_table
-from muster.gateway.console.parts.words import card, copy_button, downloads, empty, state
+from muster.gateway.console.parts.words import card, copy_button, empty, state
 from muster.gateway.console.theme import View, page, text_element
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _members(view: View, group: _Group) -> None:
             why_not=NO_CHANGES,
         )
 
-    with card("Members", classes="flush") as section:
+    with card("Members", "", "flush", "members", group=group.name):
         if not members.member_table(group.described, group.lag).rows:
             empty("person_off", "No members", "The group keeps its offsets; a consumer that joins goes on from there.")
         data_table(
@@ -175,11 +175,10 @@ def _members(view: View, group: _Group) -> None:
             action=Action("Evict", "person_remove", evict),
             wraps=("partitions",),
         )
-    _add_downloads(section, "members", group.name)
 
 
 def _partitions(view: View, group: _Group) -> None:
-    with card("Partitions", classes="flush") as section:
+    with card("Partitions", "", "flush", "partitions", group=group.name):
         data_table(
             view,
             lambda: members.partition_table(group.lag),
@@ -187,10 +186,3 @@ def _partitions(view: View, group: _Group) -> None:
             key="_",
             hrefs={"topic": lambda row: links.link(links.TOPIC, name=row["topic"], partition=row["partition"])},
         )
-    _add_downloads(section, "partitions", group.name)
-
-
-def _add_downloads(section: ui.element, name: str, group: str) -> None:
-    head = section.default_slot.children[0]
-    with head:
-        downloads(name, group=group)

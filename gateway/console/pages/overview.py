@@ -37,7 +37,7 @@ def add_page(console: Console) -> None:
             ui.element("span").classes("grow")
             with ui.element("div").classes("row seg").props('role="group" aria-label="Time range"'):
                 for value, name in (("5m", "5 min"), ("", "1 hour")):
-                    button = ui.button(name, on_click=lambda value=value: ui.navigate.to(view.here(range=value)))
+                    button = ui.button(name, color=None, on_click=lambda value=value: ui.navigate.to(view.here(range=value)))
                     button.props(f'flat dense no-caps aria-pressed="{str((value == "5m") == is_short).lower()}"')
             copy_button(commands.lag(view.watch.target))
         _attention(view)

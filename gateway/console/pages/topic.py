@@ -12,7 +12,7 @@ from muster.gateway.console.model import commands, links, text, topics
 from muster.gateway.console.model.attribution import GROUPS, PRODUCED
 from muster.gateway.console.parts.records import produce_dialog, records
 from muster.gateway.console.parts.table import data_table
-from muster.gateway.console.parts.words import card, copy_button, downloads, empty, missing, notice
+from muster.gateway.console.parts.words import card, copy_button, empty, missing, notice
 from muster.gateway.console.theme import View, page, text_element
 
 if TYPE_CHECKING:
@@ -50,12 +50,11 @@ def add_page(console: Console) -> None:
             notice(failed.message, "bad", "error")
             return
         with ui.element("div").classes("grid"):
-            with card("Partitions", classes="flush w6"):
-                head = ui.element("span")
+            with card("Partitions", "", "flush w6", "topic-partitions", topic=name):
                 partitions = data_table(
                     view, lambda: topics.partition_table(described), "Partitions", key="partition", rows_per_page=10
                 )
-            with card("Groups that read it", classes="flush w6"):
+            with card("Groups that read it", "", "flush w6", "topic-groups", topic=name):
                 if not described.get("groups"):
                     empty("groups", "Nobody reads it", "A group appears here once it has committed an offset, or a member owns a partition.")
                 readers = data_table(
@@ -67,15 +66,9 @@ def add_page(console: Console) -> None:
                     states=("state",),
                     rows_per_page=10,
                 )
-            head.delete()
         if described.get("config"):
             with card("Configs that are set"):
                 _config(described["config"])
-        with ui.element("div").classes("row"):
-            text_element("span", "Partitions", "muted small")
-            downloads("topic-partitions", topic=name)
-            text_element("span", "Groups", "muted small")
-            downloads("topic-groups", topic=name)
         with card("Records"):
             records(view, name, described)
 

@@ -61,6 +61,14 @@ def value_axis(kind: str, **more: Any) -> dict[str, Any]:
     }
 
 
+_STEPS_S = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+
+
+def seconds_step(largest: float) -> float:
+    """Return the distance of the lines of an axis of seconds: whole minutes and hours. muster.push has the same."""
+    return next((step for step in _STEPS_S if largest / step <= 4), 86400 * (largest // 345600 + 1))
+
+
 def tooltip(formatter: str) -> dict[str, Any]:
     """Return a tooltip in the colours of the theme. ``formatter``: expression of a function that escapes names."""
     return {
@@ -144,11 +152,16 @@ def time_chart(
     first_ms = min((points[0][0] for points in found if points), default=None)
     last_ms = max((points[-1][0] for points in found if points), default=0)
     shown_marks = list(marks())
+    largest = max((value for points in found for _, value in points if value is not None), default=0.0)
     options: dict[str, Any] = {
         "animation": False,
-        "grid": {"left": 8, "right": 12, "top": 30 if len(lines) > 1 else 12, "bottom": 4, "containLabel": True},
+        "grid": {"left": 8, "right": 26, "top": 30 if len(lines) > 1 else 12, "bottom": 4, "containLabel": True},
         "xAxis": time_axis(now_ms, first_ms, span_ms),
-        "yAxis": value_axis(kind, minInterval=1 if is_bar else None),
+        "yAxis": value_axis(
+            kind,
+            **({"minInterval": 1} if is_bar else {}),
+            **({"interval": seconds_step(largest)} if kind == SECONDS else {}),
+        ),
         "tooltip": tooltip(f"muster.tooltip({json.dumps(kind)})"),
         "series": [*_series(lines, found, is_bar), mark_series(shown_marks)],
     }
@@ -159,6 +172,8 @@ def time_chart(
         chart = ui.echart(options).style(f"height:{height}px;width:100%").props('role="img"')
         chart.props["aria-label"] = label
         words = text_element("figcaption", in_words(label, lines, found, kind, shown_marks), "visually-hidden")
+
+    seconds_axis = 0 if kind == SECONDS else -1
 
     def update() -> None:
         nonlocal last_ms, shown_marks
@@ -171,10 +186,10 @@ def time_chart(
         last_ms = max(rows)
         from_ms = view.now.at_ms - span_ms
         pushed = [[at_ms, *values] for at_ms, values in sorted(rows.items())]
-        ui.run_javascript(f"muster.push({chart.id}, {json.dumps(pushed)}, {from_ms})")
+        ui.run_javascript(f"muster.push({chart.id}, {json.dumps(pushed)}, {from_ms}, {seconds_axis})")
         if (current := list(marks())) != shown_marks:
             shown_marks = current
-            ui.run_javascript(f"muster.marks({chart.id}, {_plain(mark_data(current))})")
+            ui.run_javascript(f"muster.marks({chart.id}, {marks_script(mark_data(current))})")
             words.text = in_words(label, lines, [line.points(from_ms) for line in lines], kind, current)
 
     view.on_change(update)
@@ -196,7 +211,7 @@ def _series(lines: Sequence[Line], found: Sequence[Points], is_bar: bool) -> lis
     ]
 
 
-def _plain(marks: list[dict[str, Any]]) -> str:
+def marks_script(marks: list[dict[str, Any]]) -> str:
     """Return marks as JavaScript: JSON, with the colours as expressions."""
     parts = []
     for mark in marks:

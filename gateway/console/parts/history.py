@@ -11,7 +11,7 @@ from muster.gateway.console.model import commands, text, timeline
 from muster.gateway.console.model.marks import Mark
 from muster.gateway.console.model.series import HOUR_MS
 from muster.gateway.console.model.timeline import Event
-from muster.gateway.console.parts.chart import COLORS, Line, color, line_series, mark_data, mark_series, time_axis, tooltip, value_axis
+from muster.gateway.console.parts.chart import COLORS, Line, color, line_series, mark_data, mark_series, marks_script, seconds_step, time_axis, tooltip, value_axis
 from muster.gateway.console.parts.words import copy_button, downloads, empty, moment
 from muster.gateway.console.theme import View, text_element
 
@@ -19,7 +19,9 @@ LANES = (timeline.PAUSED, timeline.HANDED_OUT, timeline.SYNC, timeline.JOIN)
 _LANE_NAMES = {"paused": "not consumed", "handed out": "handed out", "sync": "sync", "join": "join"}
 _LANE_COLORS = {"join": "accent", "sync": "ok", "handed out": "muted", "paused": "bad"}
 _FORMS = {"compact": "Compact", "full": "Full", "json": "JSON"}
-MAX_LISTED = 50
+MAX_LISTED, FIRST_LISTED = 50, 8
+ZOOM_MS = 900_000
+"""Part of the axis that is shown at first."""
 
 
 def history(view: View, group: str) -> None:
@@ -28,7 +30,7 @@ def history(view: View, group: str) -> None:
     form = view.query.get("view") if view.query.get("view") in _FORMS else "compact"
     with ui.element("div").classes("row"):
         with ui.element("div").classes("row seg").props('role="group" aria-label="How much of each rebalance is shown"'):
-            buttons = {each: ui.button(name).props("flat dense no-caps") for each, name in _FORMS.items()}
+            buttons = {each: ui.button(name, color=None).props("flat dense no-caps") for each, name in _FORMS.items()}
         ui.element("span").classes("grow")
         copy_button(commands.history(group, view.watch.target))
         downloads("rebalances", group=group)
@@ -37,7 +39,20 @@ def history(view: View, group: str) -> None:
     def events() -> list[Event]:
         return timeline.events(view.watch.journal.of_group(group, MAX_LISTED))
 
-    refresh = view.live(events, lambda found: _list(found, shown or "compact"))
+    shows_all = False
+
+    def draw(found: list[Event]) -> None:
+        _list(found if shows_all else found[:FIRST_LISTED], shown or "compact")
+        if len(found) > FIRST_LISTED:
+            label = "Show fewer" if shows_all else f"Show all {len(found)}"
+            ui.button(label, on_click=toggle, color=None).props("flat dense no-caps").classes("tool").style("align-self:flex-start")
+
+    def toggle() -> None:
+        nonlocal shows_all
+        shows_all = not shows_all
+        refresh()
+
+    refresh = view.live(events, draw)
 
     def choose(each: str) -> None:
         nonlocal shown
@@ -97,14 +112,17 @@ def _chart(view: View, group: str) -> None:
     marks: list[Mark] = list(watch.marks.since(since_ms))
     first_ms = min(firsts, default=None)
     left, right = 92, 54
+    largest_s = max((value for _, value in points[1] if value is not None), default=0.0)
+    span_ms = now_ms - (first_ms or now_ms)
+    zoom = {"start": 100 - 100 * ZOOM_MS / span_ms, "end": 100} if span_ms > ZOOM_MS else {}
     options: dict[str, Any] = {
         "animation": False,
         "grid": [{"left": left, "right": right, "top": 6, "height": 92}, {"left": left, "right": right, "top": 138, "bottom": 46}],
         "axisPointer": {"link": [{"xAxisIndex": "all"}]},
         "legend": {"top": 108, "left": left - 4, "icon": "roundRect", "itemWidth": 12, "itemHeight": 4, "textStyle": {":color": color("muted")}, "data": [line.name for line in lines]},
         "dataZoom": [
-            {"type": "inside", "xAxisIndex": [0, 1], "filterMode": "none", "zoomOnMouseWheel": "ctrl"},
-            {"type": "slider", "xAxisIndex": [0, 1], "filterMode": "none", "height": 14, "bottom": 4, ":borderColor": color("line"), ":fillerColor": color("accent-soft"), "showDetail": False, "brushSelect": False},
+            {"type": "inside", "xAxisIndex": [0, 1], "filterMode": "none", "zoomOnMouseWheel": "ctrl", **zoom},
+            {"type": "slider", "xAxisIndex": [0, 1], "filterMode": "none", "height": 14, "bottom": 4, ":borderColor": color("line"), ":fillerColor": color("accent-soft"), "showDetail": False, "brushSelect": False, **zoom},
         ],
         "xAxis": [
             time_axis(now_ms, first_ms, gridIndex=0, axisLabel={"show": False}),
@@ -121,7 +139,7 @@ def _chart(view: View, group: str) -> None:
                 "splitLine": {"show": True, "lineStyle": {":color": color("line")}},
             },
             value_axis("count", gridIndex=1),
-            value_axis("seconds", gridIndex=1, position="right", splitLine={"show": False}),
+            value_axis("seconds", gridIndex=1, position="right", splitLine={"show": False}, interval=seconds_step(largest_s)),
         ],
         "tooltip": tooltip("muster.tooltip('count')"),
         "series": [
@@ -165,12 +183,10 @@ def _chart(view: View, group: str) -> None:
             return
         last_ms = max((at for at in rows if at != view.now.at_ms), default=last_ms)
         pushed = [[at_ms, *values] for at_ms, values in sorted(rows.items())]
-        ui.run_javascript(f"muster.push({chart.id}, {json.dumps(pushed)}, {view.now.at_ms - HOUR_MS})")
+        ui.run_javascript(f"muster.push({chart.id}, {json.dumps(pushed)}, {view.now.at_ms - HOUR_MS}, 1)")
         if (now := list(watch.marks.since(view.now.at_ms - HOUR_MS))) != marks:
             marks = now
-            from muster.gateway.console.parts.chart import _plain
-
-            ui.run_javascript(f"muster.marks({chart.id}, {_plain(mark_data(marks))})")
+            ui.run_javascript(f"muster.marks({chart.id}, {marks_script(mark_data(marks))})")
 
     view.on_change(update)
 

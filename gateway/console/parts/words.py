@@ -52,15 +52,22 @@ def moment(ms: int | None, mode: str = "full") -> ui.element:
 
 
 @contextmanager
-def card(title: str = "", note: str = "", classes: str = "", level: int = 2) -> Iterator[ui.element]:
-    """Draw a card with a heading; what is drawn inside is its content."""
+def card(
+    title: str = "", note: str = "", classes: str = "", table: str = "", **query: object
+) -> Iterator[ui.element]:
+    """Draw a card with a heading; what is drawn inside is its content.
+
+    ``table``: name of the downloads beside the heading, with ``query``.
+    """
     with ui.element("section").classes(f"card {classes}") as section:
         if title:
             section.props["aria-label"] = title
             with ui.element("div").classes("cardhead"):
-                text_element(f"h{level}", title)
+                text_element("h2", title)
                 if note:
                     text_element("span", note, "note")
+                if table:
+                    downloads(table, **query)
         yield section
 
 
@@ -72,7 +79,7 @@ def copy_button(command: Callable[[], str] | str, label: str = "Copy as CLI", *,
         ui.run_javascript(f"muster.copy({json.dumps(text)})")
         ui.notify(f"Copied: {text}", type="info", position="bottom", multi_line=True, close_button="Close")
 
-    button = ui.button("" if is_icon else label, icon="terminal", on_click=copy).props("flat dense no-caps size=sm")
+    button = ui.button("" if is_icon else label, icon="terminal", on_click=copy, color=None).props("flat dense no-caps")
     button.classes("tool")
     if is_icon:
         button.props["aria-label"] = label

@@ -80,7 +80,10 @@
   muster.phaseTip = (p) => `<div>${escaped(clock.format(new Date(p.value[1])))}</div><b>${escaped(p.value[4])}</b><div>${escaped(p.value[5])}</div>`;
   const held = new Map();
   // rows: [[time, value of series 0, value of series 1, ...], ...]; a row of the time of the last one replaces it.
-  muster.push = (id, rows, fromMs) => {
+  const steps = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+  const secondsStep = (largest) => steps.find((step) => largest / step <= 4) ?? 86400 * (Math.floor(largest / 345600) + 1);
+  // secondsAxis: number of the value axis that has seconds, and gets whole minutes; -1 for none.
+  muster.push = (id, rows, fromMs, secondsAxis = -1) => {
     const chart = getElement(id)?.chart;
     if (!chart || chart.isDisposed?.()) return;
     let data = held.get(id);
@@ -97,11 +100,25 @@
       });
     }
     const names = chart.getOption().series.filter((s) => s.type === "line" || s.type === "bar");
-    chart.setOption({ series: data.points.map((points, i) => ({ id: names[i].id, data: points })) });
+    const options = {};
+    if (secondsAxis >= 0) {
+      const points = data.points[data.points.length === 1 ? 0 : secondsAxis];
+      const axis = { interval: secondsStep(points.reduce((most, p) => Math.max(most, p[1] ?? 0), 0)) };
+      const axes = chart.getOption().yAxis.map(() => ({}));
+      axes[axes.length === 1 ? 0 : secondsAxis + 1] = axis;
+      options.yAxis = axes;
+    }
+    chart.setOption({ ...options, series: data.points.map((points, i) => ({ id: names[i].id, data: points })) });
   };
   muster.marks = (id, marks) => {
     const chart = getElement(id)?.chart;
     if (chart) chart.setOption({ series: [{ id: "marks", markLine: { data: marks } }] });
+  };
+  muster.groupTip = (points) => {
+    const list = (Array.isArray(points) ? points : [points]).filter((p) => p.seriesType === "line" && p.value[1] !== null);
+    if (!list.length) return "";
+    const lines = list.map((p) => `<div>${p.marker} ${escaped(p.seriesName)} <b style="float:right;margin-left:14px">${escaped(muster.format[p.seriesId === "line-1" ? "seconds" : "count"](p.value[1]))}</b></div>`);
+    return `<div>${escaped(clock.format(new Date(list[0].value[0])))}</div>${lines.join("")}`;
   };
   muster.markTip = (p) => `<div>${escaped(clock.format(new Date(p.data.xAxis ?? p.value)))}</div><b>${escaped(p.data.text ?? p.name)}</b>`;
 
