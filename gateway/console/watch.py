@@ -11,7 +11,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,8 @@ LEASE_S = 15.0
 """How long a page that was requested counts as a viewer before its socket is there."""
 KEPT_S = 600.0
 """How long curves are kept without a viewer."""
-_STATUS_S, _ATTRIBUTION_S, _CLUSTER_S, _SLOW_S, _MISSING_S = 2.0, 5.0, 15.0, 30.0, 60.0
+LONGEST_PAUSE_S = 10.0
+_ATTRIBUTION_S, _CLUSTER_S, _SLOW_S, _MISSING_S = 5.0, 15.0, 30.0, 60.0
 _PAGE = 10_000
 _BRIDGE_MS = 4_000
 """Curves go on over a gap of this length, or of two rounds."""
@@ -64,6 +65,8 @@ class Watch:
         self._task: asyncio.Task[None] | None = None
         self._events: asyncio.Task[None] | None = None
         self._first = asyncio.Event()
+        self._parts: set[str] = set()
+        self._has_faults = False
 
     # Viewers
 
@@ -103,9 +106,9 @@ class Watch:
         return self._first.is_set()
 
     async def refresh(self) -> None:
-        """Ask for everything in the next round, which follows at once: something was changed."""
+        """Ask for everything at once: something was changed."""
         self._due.clear()
-        await self._round()
+        await asyncio.gather(self._round(self._groups), self._round(self._others))
 
     async def close(self) -> None:
         """End the poller."""
@@ -132,43 +135,51 @@ class Watch:
 
     async def _run(self) -> None:
         try:
-            while self.viewers:
-                started_s = time.monotonic()
-                try:
-                    await self._round()
-                except Exception:
-                    log.exception("a round of the console failed")
-                took_s = time.monotonic() - started_s
-                await asyncio.sleep(max(PERIOD_S - took_s, took_s * (1 - SHARE) / SHARE, 0.05))
+            await asyncio.gather(self._repeat(self._groups), self._repeat(self._others))
         finally:
             self.left_s = time.monotonic()
             if self._events is not None:
                 self._events.cancel()
 
-    async def _round(self) -> None:
-        started_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
-        before = self.now
+    async def _repeat(self, ask: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        """Ask again and again. What waits for silent actors delays nothing else."""
+        while self.viewers:
+            started_s = time.monotonic()
+            try:
+                await self._round(ask)
+            except Exception:
+                log.exception("a round of the console failed")
+            took_s = time.monotonic() - started_s
+            is_waiting = self.now.partial or self.now.error is not None
+            pause_s = PERIOD_S if is_waiting else min(took_s * (1 - SHARE) / SHARE, LONGEST_PAUSE_S)
+            await asyncio.sleep(max(PERIOD_S - took_s, pause_s if took_s > PERIOD_S * SHARE else 0.0))
+
+    async def _round(self, ask: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        started_s = time.monotonic()
         try:
-            found = await self._groups(before)
-            found = await self._others(found)
+            found = {**await ask(), "error": None}
             self.is_unauthorized = False
         except NoGateway as error:
-            found = replace(before, error=str(error))
+            found = {"error": str(error)}
         except ApiError as error:
             self.is_unauthorized = error.status == UNAUTHORIZED
-            found = replace(before, error=str(error))
+            found = {"error": str(error)}
+        now_ms = time.time_ns() // 1_000_000
         self.now = replace(
-            found,
+            self.now,
+            **found,
             at_ms=now_ms,
-            took_s=time.monotonic() - started_s,
             gateway=self.api.gateway,
             failed_gateways=dict(self.api.failed),
             missing_routes=frozenset(self._missing),
         )
-        if found.error is None:
+        if "groups" in found:
+            self.now = replace(self.now, took_s=time.monotonic() - started_s)
             self._record(now_ms)
-        self.rounds += 1
-        self._first.set()
+            self.rounds += 1
+        self._parts.add(ask.__name__)
+        if len(self._parts) > 1 or self.is_unauthorized:
+            self._first.set()
         self._tell()
 
     def _tell(self) -> None:
@@ -185,7 +196,7 @@ class Watch:
         self._due[name] = now_s + period_s
         return True
 
-    async def _groups(self, before: Snapshot) -> Snapshot:
+    async def _groups(self) -> dict[str, Any]:
         rows, offset = [], 0
         first: dict[str, Any] = {}
         try:
@@ -196,23 +207,28 @@ class Watch:
                 offset += _PAGE
                 if offset >= response["total"]:
                     break
-            waiting = await self.api.get("/v1/groups/waiting")
         except ApiError as error:
             if error.status == UNAUTHORIZED:
                 raise
-            return replace(before, error=None, groups_error=str(error))
-        found = tuple(read.waiting(each) for each in waiting["groups"])
-        await self._ended(before.waiting, found)
-        return replace(
-            before,
-            error=None,
-            groups=rows,
-            groups_error=None,
-            partial=bool(first.get("partial") or waiting.get("partial")),
-            missing_partitions=tuple(first.get("missing_partitions") or ()),
-            missing_actors=tuple(first.get("missing_actors") or ()),
-            waiting=found,
-        )
+            return {"groups_error": str(error)}
+        return {
+            "groups": rows,
+            "groups_error": None,
+            "partial": bool(first.get("partial")),
+            "missing_partitions": tuple(first.get("missing_partitions") or ()),
+            "missing_actors": tuple(first.get("missing_actors") or ()),
+        }
+
+    async def _waiting(self) -> dict[str, Any]:
+        try:
+            response = await self.api.get("/v1/groups/waiting")
+        except ApiError as error:
+            if error.status == UNAUTHORIZED:
+                raise
+            return {}
+        found = tuple(read.waiting(each) for each in response["groups"])
+        await self._ended(self.now.waiting, found)
+        return {"waiting": found}
 
     async def _ended(self, before: Iterable[read.Waiting], now: Iterable[read.Waiting]) -> None:
         """Fetch rebalances that ended since the last round, where gateways do not stream them."""
@@ -229,26 +245,34 @@ class Watch:
         response = await self.api.get("/v1/groups/history", group=group, limit=limit)
         self.journal.add(read_entries(response.get("entries") or ()))
 
-    async def _others(self, found: Snapshot) -> Snapshot:
-        if self._is_due("cluster", _CLUSTER_S):
-            found = await self._cluster(found)
-        if self._is_due("status", _STATUS_S):
-            found = await self._status(found)
-        if self._is_due("faults", PERIOD_S):
-            found = await self._faults(found)
-        if self._is_due("attribution", _ATTRIBUTION_S):
-            await self._attribution()
-        if self._is_due("slow", _SLOW_S):
-            self.audit = await self._optional("/v1/audit") or self.audit
-            self.mapping = await self._optional("/v1/mapping") or self.mapping
-            await self._backfill()
-            self.journal.forget(time.time_ns() // 1_000_000 - HOUR_MS)
-            self.marks.forget(time.time_ns() // 1_000_000 - HOUR_MS)
+    async def _others(self) -> dict[str, Any]:
+        jobs: list[Awaitable[dict[str, Any] | None]] = []
+        for name, period_s, job in (
+            ("cluster", _CLUSTER_S, self._cluster),
+            ("status", PERIOD_S, self._status),
+            ("waiting", PERIOD_S, self._waiting),
+            ("faults", PERIOD_S, self._faults),
+            ("attribution", _ATTRIBUTION_S, self._attribution),
+            ("slow", _SLOW_S, self._slow),
+        ):
+            if self._is_due(name, period_s):
+                jobs.append(job())
+        found: dict[str, Any] = {}
+        for part in await asyncio.gather(*jobs):
+            found |= part or {}
         if self.api.failed:
             await self.api.look_again()
         if (self._events is None or self._events.done()) and self._may_ask("/v1/events"):
             self._events = asyncio.get_running_loop().create_task(self._stream(), name="console events")
         return found
+
+    async def _slow(self) -> None:
+        self.audit = await self._optional("/v1/audit") or self.audit
+        self.mapping = await self._optional("/v1/mapping") or self.mapping
+        await self._backfill()
+        before_ms = time.time_ns() // 1_000_000 - HOUR_MS
+        self.journal.forget(before_ms)
+        self.marks.forget(before_ms)
 
     def _may_ask(self, path: str) -> bool:
         """Return whether the route exists, as far as is known; one that was missing is tried again after a minute."""
@@ -271,44 +295,48 @@ class Watch:
                 raise
         return None
 
-    async def _cluster(self, found: Snapshot) -> Snapshot:
+    async def _cluster(self) -> dict[str, Any]:
         response = await self._optional("/v1/cluster")
-        if response is not None:
-            cluster = read.cluster(response)
-            self.api.gateways.found(each.http for each in cluster.gateways)
-            return replace(found, cluster=cluster)
-        return found
+        if response is None:
+            return {}
+        cluster = read.cluster(response)
+        self.api.gateways.found(each.http for each in cluster.gateways)
+        return {"cluster": cluster}
 
-    async def _status(self, found: Snapshot) -> Snapshot:
+    async def _status(self) -> dict[str, Any]:
         try:
             status = await self.api.get("/v1/status")
         except ApiError as error:
             if error.status == UNAUTHORIZED:
                 raise
-            return replace(found, status_error=str(error))
+            return {"status_error": str(error)}
         actors = tuple(read.actor_row(each) for each in status.get("actors") or ())
         self.marks.saw_actors(actors, time.time_ns() // 1_000_000)
-        cluster = found.cluster
+        found: dict[str, Any] = {
+            "nodes": tuple(read.node_row(each) for each in status.get("nodes") or ()),
+            "actors": actors,
+            "status_error": None,
+        }
         if "/v1/cluster" in self._missing:
-            cluster = read.cluster_of_status(status, cluster.fault_injection)
+            cluster = read.cluster_of_status(status, self._has_faults)
             self.api.gateways.found(each.http for each in cluster.gateways)
-        nodes = tuple(read.node_row(each) for each in status.get("nodes") or ())
-        return replace(found, nodes=nodes, actors=actors, status_error=None, cluster=cluster)
+            found["cluster"] = cluster
+        return found
 
-    async def _faults(self, found: Snapshot) -> Snapshot:
+    async def _faults(self) -> dict[str, Any]:
         try:
             response = await self.api.get("/v1/faults")
         except ApiError as error:
             if error.status == UNAUTHORIZED:
                 raise
+            self._has_faults = False
             if error.status == FORBIDDEN:
                 self._due["faults"] = time.monotonic() + _CLUSTER_S
-            return replace(found, faults=())
+            return {"faults": ()}
+        self._has_faults = True
         faults = tuple(read.fault_row(each) for each in response.get("faults") or ())
         self.marks.saw_faults(faults, time.time_ns() // 1_000_000)
-        if "/v1/cluster" in self._missing and not found.cluster.fault_injection:
-            found = replace(found, cluster=replace(found.cluster, fault_injection=True, may_fault=True))
-        return replace(found, faults=faults)
+        return {"faults": faults}
 
     async def _attribution(self) -> None:
         if not self._may_ask("/v1/attribution"):

@@ -177,7 +177,7 @@ def _form(view: View) -> None:
             await view.watch.refresh()
 
     with ui.element("div").classes("row"):
-        inject = ui.button("Inject", icon="bolt", on_click=run).props("unelevated no-caps color=negative")
+        inject = ui.button("Inject", icon="bolt", on_click=run).props("unelevated no-caps text-color=on-accent color=negative")
         copy_button(lambda: commands.fault(fault(), view.watch.target))
     action.on_value_change(lambda: (fields(), check()))
     fields()
@@ -237,7 +237,7 @@ def _plan(view: View) -> None:
         await attempt(work)
 
     def line(text: str, icon: str = "chevron_right", level: str = "") -> None:
-        with log, ui.element("div").classes(f"row {level}"):
+        with log, ui.element("div").classes(f"row {level}").style("flex-wrap:nowrap;align-items:flex-start"):
             ui.icon(icon).props('aria-hidden="true"')
             text_element("span", text)
 
@@ -277,7 +277,7 @@ def _plan(view: View) -> None:
             running.cancel()
 
     with ui.element("div").classes("row"):
-        start = ui.button("Run", icon="play_arrow", on_click=run).props("unelevated no-caps color=negative")
+        start = ui.button("Run", icon="play_arrow", on_click=run).props("unelevated no-caps text-color=on-accent color=negative")
         stop = ui.button("Stop", icon="stop", on_click=end).props("outline no-caps")
         ui.button("Check", icon="rule", on_click=check).props("flat no-caps")
         copy_button(commands.run_plan(view.watch.target))

@@ -174,6 +174,7 @@ def _members(view: View, group: _Group) -> None:
             key="member_id",
             action=Action("Evict", "person_remove", evict),
             wraps=("partitions",),
+            cuts=("member_id", "client_id", "group_instance_id"),
         )
 
 

@@ -119,7 +119,10 @@ def _draw_states(states: dict[str, int]) -> None:
 
 def _curves(view: View, is_short: bool) -> None:
     watch = view.watch
-    span_ms, step_ms = (SHORT_MS, TOTAL_STEP_MS) if is_short else (HOUR_MS, GROUP_STEP_MS)
+    span_ms = SHORT_MS if is_short else HOUR_MS
+    began = watch.totals.points("lag")
+    is_young = not began or began[0][0] > view.now.at_ms - SHORT_MS
+    step_ms = TOTAL_STEP_MS if is_short or is_young else GROUP_STEP_MS
 
     def line(name: str, curve: str) -> Line:
         def points(since_ms: int) -> Points:

@@ -50,11 +50,11 @@ def add_page(console: Console) -> None:
             notice(failed.message, "bad", "error")
             return
         with ui.element("div").classes("grid"):
-            with card("Partitions", "", "flush w6", "topic-partitions", topic=name):
+            with card("Partitions", "", "flush half", "topic-partitions", topic=name):
                 partitions = data_table(
                     view, lambda: topics.partition_table(described), "Partitions", key="partition", rows_per_page=10
                 )
-            with card("Groups that read it", "", "flush w6", "topic-groups", topic=name):
+            with card("Groups that read it", "", "flush half", "topic-groups", topic=name):
                 if not described.get("groups"):
                     empty("groups", "Nobody reads it", "A group appears here once it has committed an offset, or a member owns a partition.")
                 readers = data_table(

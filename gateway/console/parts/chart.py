@@ -6,6 +6,7 @@ Values that begin with a colon are evaluated in the browser: they are texts of t
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -41,6 +42,7 @@ def time_axis(now_ms: int, first_ms: int | None, span_ms: int = HOUR_MS, **more:
     return {
         "type": "time",
         "min": start,
+        "max": now_ms,
         "axisLine": {"lineStyle": {":color": color("line")}},
         "axisTick": {"show": False},
         "axisLabel": {":color": color("muted"), "fontSize": 11.5, "hideOverlap": True},
@@ -67,6 +69,12 @@ _STEPS_S = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 18
 def seconds_step(largest: float) -> float:
     """Return the distance of the lines of an axis of seconds: whole minutes and hours. muster.push has the same."""
     return next((step for step in _STEPS_S if largest / step <= 4), 86400 * (largest // 345600 + 1))
+
+
+def seconds_scale(largest: float) -> dict[str, float]:
+    """Return distance of the lines and end of an axis of seconds."""
+    step = seconds_step(largest)
+    return {"interval": step, "max": step * max(math.ceil(largest / step), 1)}
 
 
 def tooltip(formatter: str) -> dict[str, Any]:
@@ -156,11 +164,11 @@ def time_chart(
     options: dict[str, Any] = {
         "animation": False,
         "grid": {"left": 8, "right": 26, "top": 30 if len(lines) > 1 else 12, "bottom": 4, "containLabel": True},
-        "xAxis": time_axis(now_ms, first_ms, span_ms),
+        "xAxis": time_axis(now_ms, first_ms, span_ms, **({"max": None} if is_bar else {})),
         "yAxis": value_axis(
             kind,
             **({"minInterval": 1} if is_bar else {}),
-            **({"interval": seconds_step(largest)} if kind == SECONDS else {}),
+            **(seconds_scale(largest) if kind == SECONDS else {}),
         ),
         "tooltip": tooltip(f"muster.tooltip({json.dumps(kind)})"),
         "series": [*_series(lines, found, is_bar), mark_series(shown_marks)],

@@ -8,7 +8,7 @@ from typing import Any
 from nicegui import ui
 
 from muster.gateway.client.errors import MusterError
-from muster.gateway.console.parts.words import copy_button, notice
+from muster.gateway.console.parts.words import BAD, GOOD, copy_button, notice, say
 from muster.gateway.console.theme import View, text_element
 
 Work = Callable[[], Awaitable[str]]
@@ -21,12 +21,12 @@ async def attempt(work: Work, button: ui.button | None = None) -> bool:
     try:
         said = await work()
     except MusterError as error:
-        ui.notify(error.message, type="negative", position="bottom", multi_line=True, timeout=0, close_button="Close")
+        say(error.message, BAD)
         return False
     finally:
         if button is not None:
             button.props(remove="loading")
-    ui.notify(said, type="positive", position="bottom", multi_line=True, close_button="Close")
+    say(said, GOOD)
     return True
 
 
@@ -63,7 +63,7 @@ def action_dialog(
                 copy_button(command)
                 ui.element("span").classes("grow")
             ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
-            act = ui.button(button).props("unelevated no-caps").props(f"color={'negative' if is_dangerous else 'primary'}")
+            act = ui.button(button).props("unelevated no-caps text-color=on-accent").props(f"color={'negative' if is_dangerous else 'primary'}")
             act.set_enabled(allowed and not typed)
 
             async def run() -> None:

@@ -11,7 +11,7 @@ from muster.gateway.console.model import commands, text, timeline
 from muster.gateway.console.model.marks import Mark
 from muster.gateway.console.model.series import HOUR_MS
 from muster.gateway.console.model.timeline import Event
-from muster.gateway.console.parts.chart import COLORS, Line, color, line_series, mark_data, mark_series, marks_script, seconds_step, time_axis, tooltip, value_axis
+from muster.gateway.console.parts.chart import COLORS, Line, color, line_series, mark_data, mark_series, marks_script, seconds_scale, time_axis, tooltip, value_axis
 from muster.gateway.console.parts.words import copy_button, downloads, empty, moment
 from muster.gateway.console.theme import View, text_element
 
@@ -122,7 +122,7 @@ def _chart(view: View, group: str) -> None:
         "legend": {"top": 108, "left": left - 4, "icon": "roundRect", "itemWidth": 12, "itemHeight": 4, "textStyle": {":color": color("muted")}, "data": [line.name for line in lines]},
         "dataZoom": [
             {"type": "inside", "xAxisIndex": [0, 1], "filterMode": "none", "zoomOnMouseWheel": "ctrl", **zoom},
-            {"type": "slider", "xAxisIndex": [0, 1], "filterMode": "none", "height": 14, "bottom": 4, ":borderColor": color("line"), ":fillerColor": color("accent-soft"), "showDetail": False, "brushSelect": False, **zoom},
+            {"type": "slider", "xAxisIndex": [0, 1], "filterMode": "none", "height": 14, "bottom": 4, ":borderColor": color("line"), ":fillerColor": color("accent-soft"), "showDetail": False, "showDataShadow": False, "brushSelect": False, **zoom},
         ],
         "xAxis": [
             time_axis(now_ms, first_ms, gridIndex=0, axisLabel={"show": False}),
@@ -139,7 +139,7 @@ def _chart(view: View, group: str) -> None:
                 "splitLine": {"show": True, "lineStyle": {":color": color("line")}},
             },
             value_axis("count", gridIndex=1),
-            value_axis("seconds", gridIndex=1, position="right", splitLine={"show": False}, interval=seconds_step(largest_s)),
+            value_axis("seconds", gridIndex=1, position="right", splitLine={"show": False}, **seconds_scale(largest_s)),
         ],
         "tooltip": tooltip("muster.tooltip('count')"),
         "series": [

@@ -43,7 +43,7 @@ def records(view: View, topic: str, described: Mapping[str, Any]) -> None:
         for field in (partition, start, offset, time, limit, form):
             field.props("outlined dense options-dense")
         with ui.element("div").classes("row"):
-            show = ui.button("Show", icon="search").props("unelevated no-caps")
+            show = ui.button("Show", icon="search").props("unelevated no-caps text-color=on-accent")
     area = ui.element("div").classes("stack")
     current: dict[str, Any] = {}
 
@@ -89,7 +89,7 @@ def records(view: View, topic: str, described: Mapping[str, Any]) -> None:
                 rows_per_page=50,
                 is_live=False,
             )
-            text_element("p", "A click on a row shows the whole record.", "muted small")
+            text_element("p", "An offset opens the whole record.", "muted small")
             with ui.element("div").classes("row"):
                 first, last = current["records"][0]["offset"], current.get("next_offset")
                 if first > (current.get("start_offset") or 0):
@@ -154,9 +154,9 @@ def produce_dialog(view: View, topic: str, described: Mapping[str, Any]) -> None
         allowed = view.now.cluster.may_change
         if not allowed:
             notice(NO_CHANGES, "warn", "lock")
-        key = ui.input("Key", placeholder="none").props("outlined dense")
-        value = ui.textarea("Value").props('outlined dense autogrow input-class="mono"')
-        headers = ui.textarea("Headers", placeholder="name=value, one on each line").props("outlined dense autogrow")
+        key = ui.input("Key", placeholder="none").props("outlined dense stack-label")
+        value = ui.textarea("Value").props('outlined dense autogrow stack-label input-class="mono"')
+        headers = ui.textarea("Headers", placeholder="name=value, one on each line").props("outlined dense autogrow stack-label")
         partition = ui.select(partitions, value=None, label="Partition").props("outlined dense options-dense")
 
         def named() -> list[tuple[str, str]]:
@@ -181,7 +181,7 @@ def produce_dialog(view: View, topic: str, described: Mapping[str, Any]) -> None
             copy_button(command)
             ui.element("span").classes("grow")
             ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
-            act = ui.button("Produce").props("unelevated no-caps")
+            act = ui.button("Produce").props("unelevated no-caps text-color=on-accent")
             act.set_enabled(allowed)
 
         async def run() -> None:

@@ -33,7 +33,7 @@ def reset_dialog(view: View, group: str, choices: Mapping[str, list[int]]) -> No
             time.bind_visibility_from(kind, "value", lambda value: value == "time_ms")
             names = {"": "All topics with a commit", **{topic: topic for topic in choices}}
             topic = ui.select(names, value="", label="Topic").props("outlined dense options-dense")
-            partitions = ui.input("Partitions", placeholder="all").props("outlined dense").props('hint="such as 0,1"')
+            partitions = ui.input("Partitions", placeholder="all").props("outlined dense stack-label").props('hint="such as 0,1"')
             partitions.bind_visibility_from(topic, "value", bool)
         area = ui.element("div").classes("stack")
         with ui.element("div").classes("row").style("justify-content:flex-end"):
@@ -79,7 +79,7 @@ def reset_dialog(view: View, group: str, choices: Mapping[str, list[int]]) -> No
         if found.get("refused") or not view.now.cluster.may_change or not found.get("changes"):
             return
         confirm = ui.input("Type the group's name to confirm").props("outlined dense")
-        act = ui.button("Reset the offsets").props("unelevated no-caps color=negative")
+        act = ui.button("Reset the offsets").props("unelevated no-caps text-color=on-accent color=negative")
         act.set_enabled(False)
         confirm.on_value_change(lambda: act.set_enabled(confirm.value == group))
 

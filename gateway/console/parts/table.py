@@ -39,6 +39,7 @@ def data_table(
     hrefs: Mapping[str, Href] | None = None,
     states: tuple[str, ...] = (),
     wraps: tuple[str, ...] = (),
+    cuts: tuple[str, ...] = (),
     action: Action | None = None,
     on_row: Callable[[Row], Any] | None = None,
     rows_per_page: int = 25,
@@ -68,7 +69,9 @@ def data_table(
         return rows
 
     shown = _unique(to_rows(raw))
-    columns = [_column(column, column.name in wraps) for column in raw.columns]
+    columns = [
+        _column(column, "wrap" if column.name in wraps else "cut" if column.name in cuts else "") for column in raw.columns
+    ]
     if action is not None:
         columns.append({"name": "_action", "label": "", "field": "_key", "align": "right"})
     table = ui.table(columns=columns, rows=shown, row_key="_key", pagination={"rowsPerPage": rows_per_page})
@@ -87,7 +90,7 @@ def data_table(
     if action is not None:
         _add_action(table, action, lambda row_key: _row_of(compute(), key, row_key))
     if on_row is not None:
-        table.on("row-click", lambda event: _clicked(event, on_row, lambda k: _row_of(compute(), key, k)), ["_key"])
+        _add_opener(table, raw.columns[0], on_row, lambda row_key: _row_of(compute(), key, row_key))
 
     def update() -> None:
         nonlocal shown
@@ -121,21 +124,21 @@ def _row_of(table: Table, key: str, wanted: str) -> Row | None:
     return found[index] if index < len(found) else None
 
 
-def _column(column: Column, wraps: bool) -> dict[str, Any]:
+def _column(column: Column, classes: str) -> dict[str, Any]:
     return {
         "name": column.name,
         "label": column.label,
         "field": column.name,
         "align": "right" if column.is_number else "left",
         "sortable": True,
-        "classes": "wrap" if wraps else "",
+        "classes": classes,
         ":sort": f"(a, b, ra, rb) => muster.sort(ra, rb, {json.dumps(column.name)})",
     }
 
 
 def _add_action(table: ui.table, action: Action, find: Callable[[str], Row | None]) -> None:
     template = (
-        '<q-td :props="props"><q-btn flat dense no-caps size="sm" class="tool" icon="{0}" label="{1}" '
+        '<q-td :props="props"><q-btn flat dense no-caps class="tool slim" icon="{0}" label="{1}" '
         "@click.stop=\"() => $parent.$emit('act', props.row._key)\"></q-btn></q-td>"
     )
     table.add_slot("body-cell-_action", template.format(action.icon, action.label))
@@ -147,7 +150,15 @@ def _add_action(table: ui.table, action: Action, find: Callable[[str], Row | Non
     table.on("act", act)
 
 
-def _clicked(event: GenericEventArguments, act: Callable[[Row], Any], find: Callable[[str], Row | None]) -> Any:
-    values = event.args[1] if isinstance(event.args, list) and len(event.args) > 1 else {}
-    row = find(str(values.get("_key"))) if isinstance(values, dict) else None
-    return None if row is None else act(row)
+def _add_opener(table: ui.table, column: Column, act: Callable[[Row], Any], find: Callable[[str], Row | None]) -> None:
+    template = (
+        '<q-td :props="props"><button type="button" class="link plainbutton" '
+        "@click.stop=\"() => $parent.$emit('open', props.row._key)\">{{{{ props.value }}}}</button></q-td>"
+    )
+    table.add_slot(f"body-cell-{column.name}", template.format())
+
+    def opened(event: GenericEventArguments) -> Any:
+        row = find(str(event.args))
+        return None if row is None else act(row)
+
+    table.on("open", opened)

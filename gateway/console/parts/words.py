@@ -33,6 +33,20 @@ STATES: dict[str, tuple[str, str]] = {
 """Colour and icon of each state; the text is there as well."""
 
 
+def say(text: str, level: str = INFO) -> None:
+    """Show a sentence at the foot of the page; one about a failure stays until it is closed."""
+    ui.notify(
+        text,
+        color="surface",
+        text_color=level,
+        icon={GOOD: "check_circle", BAD: "error"}.get(level, "info"),
+        position="bottom",
+        multi_line=True,
+        timeout=0 if level == BAD else 6_000,
+        close_button="Close",
+    )
+
+
 def look_of(state: str) -> tuple[str, str]:
     """Return the class and the icon of a state."""
     return STATES.get(state, (INFO, "help"))
@@ -77,7 +91,7 @@ def copy_button(command: Callable[[], str] | str, label: str = "Copy as CLI", *,
     def copy() -> None:
         text = command() if callable(command) else command
         ui.run_javascript(f"muster.copy({json.dumps(text)})")
-        ui.notify(f"Copied: {text}", type="info", position="bottom", multi_line=True, close_button="Close")
+        say(f"Copied: {text}")
 
     button = ui.button("" if is_icon else label, icon="terminal", on_click=copy, color=None).props("flat dense no-caps")
     button.classes("tool")

@@ -100,10 +100,12 @@
       });
     }
     const names = chart.getOption().series.filter((s) => s.type === "line" || s.type === "bar");
-    const options = {};
+    const last = Math.max(...data.points.map((points) => (points.length ? points[points.length - 1][0] : 0)));
+    const options = { xAxis: chart.getOption().xAxis.map((axis) => (axis.max ? { min: Math.max(axis.min, fromMs), max: last } : { min: Math.max(axis.min, fromMs) })) };
     if (secondsAxis >= 0) {
       const points = data.points[data.points.length === 1 ? 0 : secondsAxis];
-      const axis = { interval: secondsStep(points.reduce((most, p) => Math.max(most, p[1] ?? 0), 0)) };
+      const largest = points.reduce((most, p) => Math.max(most, p[1] ?? 0), 0), step = secondsStep(largest);
+      const axis = { interval: step, max: step * Math.max(Math.ceil(largest / step), 1) };
       const axes = chart.getOption().yAxis.map(() => ({}));
       axes[axes.length === 1 ? 0 : secondsAxis + 1] = axis;
       options.yAxis = axes;
