@@ -175,7 +175,13 @@ def _members(view: View, group: _Group) -> None:
             action=Action("Evict", "person_remove", evict),
             wraps=("partitions",),
             cuts=("member_id", "client_id", "group_instance_id"),
+            hides=_hidden(group),
         )
+
+
+def _hidden(group: _Group) -> tuple[str, ...]:
+    has_instances = any(row.get("group_instance_id") for row in (group.described or {}).get("members") or ())
+    return ("assigned",) if has_instances else ("assigned", "group_instance_id")
 
 
 def _partitions(view: View, group: _Group) -> None:

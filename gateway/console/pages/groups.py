@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _REFRESH_S = 2.0
 _WIDTHS = {"group": 260, "state": 170, "type": 100, "behind": 110, "members": 100, "lag": 110, "lag_s": 120, "bytes_s": 120, "without_commit": 110}
-_SHOWN = ("group", "state", "lag_s", "lag", "members", "behind", "without_commit", "bytes_s", "type")
+_SHOWN = ("group", "lag_s", "lag", "state", "members", "behind", "without_commit", "bytes_s", "type")
 _TEXT = "p => p.data ? String(p.data[p.colDef.field]) : ''"
 
 
@@ -105,7 +105,7 @@ def _grid(view: View, choice: Choice) -> ui.aggrid:
         if column.is_number:
             definition |= {"type": "rightAligned"}
         if name == "group":
-            definition |= {"cellClass": "is-name", "flex": 1, "minWidth": 200, "pinned": None}
+            definition |= {"cellClass": "is-name", "flex": 1, "minWidth": 150}
         if name == "state":
             definition |= {
                 ":valueFormatter": "p => p.value ? muster.stateMark(p.value) + '  ' + p.value : ''",

@@ -71,9 +71,16 @@ def seconds_step(largest: float) -> float:
     return next((step for step in _STEPS_S if largest / step <= 4), 86400 * (largest // 345600 + 1))
 
 
-def seconds_scale(largest: float) -> dict[str, float]:
-    """Return distance of the lines and end of an axis of seconds."""
-    step = seconds_step(largest)
+def bytes_step(largest: float) -> float:
+    """Return the distance of the lines of an axis of bytes: a power of 2."""
+    return 2.0 ** max(math.ceil(math.log2(max(largest, 1) / 4)), 0)
+
+
+def scale(kind: str, largest: float) -> dict[str, float]:
+    """Return distance of the lines and end of an axis; empty where ECharts' own are good. muster.push has the same."""
+    if kind == COUNT:
+        return {}
+    step = seconds_step(largest) if kind == SECONDS else bytes_step(largest)
     return {"interval": step, "max": step * max(math.ceil(largest / step), 1)}
 
 
@@ -168,7 +175,7 @@ def time_chart(
         "yAxis": value_axis(
             kind,
             **({"minInterval": 1} if is_bar else {}),
-            **(seconds_scale(largest) if kind == SECONDS else {}),
+            **scale(kind, largest),
         ),
         "tooltip": tooltip(f"muster.tooltip({json.dumps(kind)})"),
         "series": [*_series(lines, found, is_bar), mark_series(shown_marks)],
@@ -181,7 +188,7 @@ def time_chart(
         chart.props["aria-label"] = label
         words = text_element("figcaption", in_words(label, lines, found, kind, shown_marks), "visually-hidden")
 
-    seconds_axis = 0 if kind == SECONDS else -1
+    scaled = {0: kind} if kind != COUNT else {}
 
     def update() -> None:
         nonlocal last_ms, shown_marks
@@ -194,7 +201,7 @@ def time_chart(
         last_ms = max(rows)
         from_ms = view.now.at_ms - span_ms
         pushed = [[at_ms, *values] for at_ms, values in sorted(rows.items())]
-        ui.run_javascript(f"muster.push({chart.id}, {json.dumps(pushed)}, {from_ms}, {seconds_axis})")
+        ui.run_javascript(f"muster.push({chart.id}, {json.dumps(pushed)}, {from_ms}, {json.dumps(scaled)})")
         if (current := list(marks())) != shown_marks:
             shown_marks = current
             ui.run_javascript(f"muster.marks({chart.id}, {marks_script(mark_data(current))})")

@@ -11,7 +11,7 @@ from muster.gateway.console.model import commands, text, timeline
 from muster.gateway.console.model.marks import Mark
 from muster.gateway.console.model.series import HOUR_MS
 from muster.gateway.console.model.timeline import Event
-from muster.gateway.console.parts.chart import COLORS, Line, color, line_series, mark_data, mark_series, marks_script, seconds_scale, time_axis, tooltip, value_axis
+from muster.gateway.console.parts.chart import SECONDS, Line, color, line_series, mark_data, mark_series, marks_script, scale, time_axis, tooltip, value_axis
 from muster.gateway.console.parts.words import copy_button, downloads, empty, moment
 from muster.gateway.console.theme import View, text_element
 
@@ -139,7 +139,7 @@ def _chart(view: View, group: str) -> None:
                 "splitLine": {"show": True, "lineStyle": {":color": color("line")}},
             },
             value_axis("count", gridIndex=1),
-            value_axis("seconds", gridIndex=1, position="right", splitLine={"show": False}, **seconds_scale(largest_s)),
+            value_axis("seconds", gridIndex=1, position="right", splitLine={"show": False}, **scale(SECONDS, largest_s)),
         ],
         "tooltip": tooltip("muster.tooltip('count')"),
         "series": [
@@ -183,7 +183,7 @@ def _chart(view: View, group: str) -> None:
             return
         last_ms = max((at for at in rows if at != view.now.at_ms), default=last_ms)
         pushed = [[at_ms, *values] for at_ms, values in sorted(rows.items())]
-        ui.run_javascript(f"muster.push({chart.id}, {json.dumps(pushed)}, {view.now.at_ms - HOUR_MS}, 1)")
+        ui.run_javascript(f"muster.push({chart.id}, {json.dumps(pushed)}, {view.now.at_ms - HOUR_MS}, {{1: 'seconds'}})")
         if (now := list(watch.marks.since(view.now.at_ms - HOUR_MS))) != marks:
             marks = now
             ui.run_javascript(f"muster.marks({chart.id}, {marks_script(mark_data(marks))})")

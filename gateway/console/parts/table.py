@@ -40,6 +40,7 @@ def data_table(
     states: tuple[str, ...] = (),
     wraps: tuple[str, ...] = (),
     cuts: tuple[str, ...] = (),
+    hides: tuple[str, ...] = (),
     action: Action | None = None,
     on_row: Callable[[Row], Any] | None = None,
     rows_per_page: int = 25,
@@ -47,7 +48,8 @@ def data_table(
 ) -> Callable[[], None]:
     """Draw a table, and keep its rows up to date. Returns what updates it at once.
 
-    ``hrefs`` by column: where a cell leads. ``states``: columns that are drawn as states.
+    ``hrefs`` by column: where a cell leads. ``states``: columns that are drawn as states. ``wraps``, ``cuts``:
+    columns with long texts, on several lines or cut. ``hides``: columns that only the downloads have.
     """
     raw = compute()
     shown: list[dict[str, Any]] = []
@@ -71,9 +73,10 @@ def data_table(
     shown = _unique(to_rows(raw))
     columns = [
         _column(column, "wrap" if column.name in wraps else "cut" if column.name in cuts else "") for column in raw.columns
+        if column.name not in hides
     ]
     if action is not None:
-        columns.append({"name": "_action", "label": "", "field": "_key", "align": "right"})
+        columns.append({"name": "_action", "label": "Action", "field": "_key", "align": "right"})
     table = ui.table(columns=columns, rows=shown, row_key="_key", pagination={"rowsPerPage": rows_per_page})
     table.props("flat dense binary-state-sort").props(':rows-per-page-options="[10,25,50,100,0]"')
     table.props["aria-label"] = label

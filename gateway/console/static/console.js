@@ -82,8 +82,9 @@
   // rows: [[time, value of series 0, value of series 1, ...], ...]; a row of the time of the last one replaces it.
   const steps = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
   const secondsStep = (largest) => steps.find((step) => largest / step <= 4) ?? 86400 * (Math.floor(largest / 345600) + 1);
-  // secondsAxis: number of the value axis that has seconds, and gets whole minutes; -1 for none.
-  muster.push = (id, rows, fromMs, secondsAxis = -1) => {
+  const bytesStep = (largest) => 2 ** Math.max(Math.ceil(Math.log2(Math.max(largest, 1) / 4)), 0);
+  // scaled: kind by number of the curve whose value axis has whole minutes, or powers of 2 of bytes.
+  muster.push = (id, rows, fromMs, scaled = {}) => {
     const chart = getElement(id)?.chart;
     if (!chart || chart.isDisposed?.()) return;
     let data = held.get(id);
@@ -102,13 +103,14 @@
     const names = chart.getOption().series.filter((s) => s.type === "line" || s.type === "bar");
     const last = Math.max(...data.points.map((points) => (points.length ? points[points.length - 1][0] : 0)));
     const options = { xAxis: chart.getOption().xAxis.map((axis) => (axis.max ? { min: Math.max(axis.min, fromMs), max: last } : { min: Math.max(axis.min, fromMs) })) };
-    if (secondsAxis >= 0) {
-      const points = data.points[data.points.length === 1 ? 0 : secondsAxis];
-      const largest = points.reduce((most, p) => Math.max(most, p[1] ?? 0), 0), step = secondsStep(largest);
-      const axis = { interval: step, max: step * Math.max(Math.ceil(largest / step), 1) };
-      const axes = chart.getOption().yAxis.map(() => ({}));
-      axes[axes.length === 1 ? 0 : secondsAxis + 1] = axis;
-      options.yAxis = axes;
+    const axes = chart.getOption().yAxis;
+    const values = axes.filter((axis) => axis.type === "value").length;
+    for (const [number, kind] of Object.entries(scaled)) {
+      const points = values > 1 ? [data.points[number]] : data.points;
+      const largest = points.flat().reduce((most, p) => Math.max(most, p[1] ?? 0), 0);
+      const step = kind === "seconds" ? secondsStep(largest) : bytesStep(largest);
+      options.yAxis = axes.map(() => ({}));
+      options.yAxis[axes.length - values + Number(number)] = { interval: step, max: step * Math.max(Math.ceil(largest / step), 1) };
     }
     chart.setOption({ ...options, series: data.points.map((points, i) => ({ id: names[i].id, data: points })) });
   };
