@@ -50,7 +50,7 @@ def base_of(url: str) -> str:
 
 
 class Gateways:
-    """URLs of the cluster's gateways: those that were given, and those that the cluster names. Shared by all viewers."""
+    """URLs of the cluster's gateways: those that were given, and those that the cluster names."""
 
     def __init__(self, urls: Iterable[str]) -> None:
         self.given = tuple(dict.fromkeys(base for url in urls if (base := base_of(url))))
@@ -97,7 +97,7 @@ class Api:
             raise NoGateway(f"{url} does not respond: {_why(error)}") from error
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """POST the body as JSON. Raises ApiError, MissingRoute or NoGateway; whether it was done may be unknown then."""
+        """POST the body as JSON. Raises ApiError, MissingRoute or NoGateway: it may have been done."""
         return await self._first("POST", path, {}, body, may_repeat=False)
 
     async def delete(self, path: str) -> dict[str, Any]:

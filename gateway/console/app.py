@@ -38,7 +38,8 @@ MAX_CONNECTIONS = 500
 FAVICON = (
     "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 20 20'><g fill='#3b74e0'>"
     "<rect x='1' y='1' width='8' height='8' rx='2'/><rect x='11' y='1' width='8' height='8' rx='2'/>"
-    "<rect x='1' y='11' width='8' height='8' rx='2'/><rect x='11' y='11' width='8' height='8' rx='2' opacity='.4'/></g></svg>"
+    "<rect x='1' y='11' width='8' height='8' rx='2'/><rect x='11' y='11' width='8' height='8' rx='2' opacity='.4'/>"
+    "</g></svg>"
 )
 
 
@@ -94,9 +95,7 @@ class Console:
         return self.sessions.open(authorization, user or "token")
 
 
-def make_app(
-    gateways: Sequence[str], *, hosts: Iterable[str] = (), tls: ssl.SSLContext | None = None
-) -> FastAPI:
+def make_app(gateways: Sequence[str], *, hosts: Iterable[str] = (), tls: ssl.SSLContext | None = None) -> FastAPI:
     """Return the console for these gateways' HTTP ports. One per process: NiceGUI's app is global.
 
     ``hosts``: names by which browsers reach it, beside localhost and addresses. ``tls``: for gateways with https.

@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse
 from muster.gateway.client.errors import MusterError
 from muster.gateway.console.api import ApiError
 from muster.gateway.console.model import cluster, faults, groups, members, topics
-from muster.gateway.console.model.audit import audit_table
 from muster.gateway.console.model.attribution import GROUPS, PRODUCED
+from muster.gateway.console.model.audit import audit_table
 from muster.gateway.console.model.table import Table
 from muster.gateway.console.model.timeline import events, table_of
 from muster.gateway.console.watch import Watch

@@ -56,7 +56,9 @@ PLACES = (
 class View:
     """One page that one viewer has open."""
 
-    def __init__(self, console: Console, request: Request, session_id: str, session: Session | None, watch: Watch) -> None:
+    def __init__(
+        self, console: Console, request: Request, session_id: str, session: Session | None, watch: Watch
+    ) -> None:
         self.console = console
         self.query = dict(request.query_params)
         self.session = session
@@ -86,21 +88,40 @@ class View:
     def live(self, compute: Callable[[], T], draw: Callable[[T], None], classes: str = "stack") -> Callable[[], None]:
         """Draw what ``compute`` returns, and anew when it returns something else. Returns what does that at once."""
         shown = compute()
-        with ui.element("div").classes(classes) as container:
+        inner: list[Callable[[], None]] = []
+        with ui.element("div").classes(classes) as container, self._collecting(inner):
             draw(shown)
 
         def update(force: bool = False) -> None:
             nonlocal shown
             found = compute()
             if found == shown and not force:
+                self._run(inner)
                 return
             shown = found
             container.clear()
-            with container:
+            inner.clear()
+            with container, self._collecting(inner):
                 draw(found)
 
         self.on_change(update)
         return lambda: update(force=True)
+
+    @contextmanager
+    def _collecting(self, updates: list[Callable[[], None]]) -> Iterator[None]:
+        """Collect what a part wants to be called: it goes with the part."""
+        outer, self._updates = self._updates, updates
+        try:
+            yield
+        finally:
+            self._updates = outer
+
+    def _run(self, updates: list[Callable[[], None]]) -> None:
+        for update in list(updates):
+            try:
+                update()
+            except Exception:
+                log.exception("a part of the page %s failed", self.path)
 
     def _arrived(self) -> None:
         self.watch.join(self.client.id, self._changed)
@@ -117,11 +138,7 @@ class View:
                 self._gone()
                 ui.navigate.to(link(links.LOGIN, next=self.here()))
                 return
-            for update in list(self._updates):
-                try:
-                    update()
-                except Exception:
-                    log.exception("a part of the page %s failed", self.path)
+            self._run(self._updates)
 
     def here(self, **changed: Any) -> str:
         """Return the URL of the page, with other filters."""
@@ -193,6 +210,15 @@ def text_element(tag: str, text: str, classes: str = "") -> TextTag:
     return TextTag(tag, text).classes(classes)
 
 
+def text_line(tag: str, classes: str = "") -> Callable[[str], None]:
+    """Return what draws a text in such an element, for :meth:`View.live`."""
+
+    def draw(text: str) -> None:
+        text_element(tag, text, classes)
+
+    return draw
+
+
 def _top(view: View) -> None:
     with ui.element("header").classes("top"):
         with ui.element("a").props('href="/" aria-label="Muster, overview"').classes("brand"):
@@ -208,17 +234,25 @@ def _top(view: View) -> None:
 
         view.on_change(update)
         ui.element("span").classes("grow")
-        search = ui.input(placeholder="Find a group  ( / )").props(
-            'dense outlined clearable type="search" aria-label="Find a group"'
-        ).classes("search")
+        search = (
+            ui.input(placeholder="Find a group  ( / )")
+            .props('dense outlined clearable type="search" aria-label="Find a group"')
+            .classes("search")
+        )
         search.on("keydown.enter", lambda: ui.navigate.to(link(links.GROUPS, q=search.value)))
-        button = ui.button(icon="contrast", color=None).props('flat round dense aria-label="Theme: follow the system, light, dark"')
+        button = ui.button(icon="contrast", color=None).props(
+            'flat round dense aria-label="Theme: follow the system, light, dark"'
+        )
         button.classes("tool").on("click", js_handler="() => muster.nextTheme()")
         with button:
             ui.tooltip("Theme: system, light, dark")
         if view.session is not None:
             with ui.element("form").props('method="post" action="/logout"'):
-                out = ui.button(icon="logout", color=None).props('flat round dense type="submit" aria-label="Log out"').classes("tool")
+                out = (
+                    ui.button(icon="logout", color=None)
+                    .props('flat round dense type="submit" aria-label="Log out"')
+                    .classes("tool")
+                )
                 with out:
                     ui.tooltip(f"Log out {view.session.user}")
 

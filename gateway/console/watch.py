@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -17,11 +16,12 @@ from typing import Any
 
 from muster.gateway.client.errors import MusterError
 from muster.gateway.console.api import FORBIDDEN, UNAUTHORIZED, Api, ApiError, MissingRoute, NoGateway
+from muster.gateway.console.events import EVENTS, EventReader
 from muster.gateway.console.model import snapshot as read
 from muster.gateway.console.model.attribution import GROUPS, PRODUCED, REASONS, Attribution
 from muster.gateway.console.model.commands import Target
 from muster.gateway.console.model.journal import Journal, read_entries
-from muster.gateway.console.model.marks import ACTOR, FAULT, Mark, Marks, fault_text
+from muster.gateway.console.model.marks import Marks
 from muster.gateway.console.model.series import HOUR_MS, TOTAL_STEP_MS, Curves, GroupCurves
 from muster.gateway.console.model.snapshot import Snapshot
 
@@ -64,6 +64,7 @@ class Watch:
         self._missing: dict[str, float] = {}
         self._task: asyncio.Task[None] | None = None
         self._events: asyncio.Task[None] | None = None
+        self._reader = EventReader(api, self.journal, self.marks, self._happened)
         self._first = asyncio.Event()
         self._parts: set[str] = set()
         self._has_faults = False
@@ -97,7 +98,9 @@ class Watch:
     @property
     def is_idle(self) -> bool:
         """Whether nobody has looked for so long that the curves may be forgotten."""
-        return not self.viewers and (self._task is None or self._task.done()) and time.monotonic() - self.left_s > KEPT_S
+        return (
+            not self.viewers and (self._task is None or self._task.done()) and time.monotonic() - self.left_s > KEPT_S
+        )
 
     async def ready(self, timeout_s: float) -> bool:
         """Wait for the first snapshot. Returns whether there is one."""
@@ -232,7 +235,7 @@ class Watch:
 
     async def _ended(self, before: Iterable[read.Waiting], now: Iterable[read.Waiting]) -> None:
         """Fetch rebalances that ended since the last round, where gateways do not stream them."""
-        if self._events is not None and not self._events.done() and "/v1/events" not in self._missing:
+        if self._events is not None and not self._events.done() and EVENTS not in self._missing:
             return
         still = {(each.group, each.since_ms) for each in now}
         ended = sorted({each.group for each in before if (each.group, each.since_ms) not in still})
@@ -262,7 +265,7 @@ class Watch:
             found |= part or {}
         if self.api.failed:
             await self.api.look_again()
-        if (self._events is None or self._events.done()) and self._may_ask("/v1/events"):
+        if (self._events is None or self._events.done()) and self._may_ask(EVENTS):
             self._events = asyncio.get_running_loop().create_task(self._stream(), name="console events")
         return found
 
@@ -386,52 +389,27 @@ class Watch:
             bridge=1,
         )
 
-    def _sum(self, *kinds: str) -> float | None:
-        rates = [rate for kind in kinds if (rate := self.attribution.rate_of(kind)) is not None]
-        return sum(rates) if rates else None
-
-    # Events
-
     async def _stream(self) -> None:
         """Read the stream of events for as long as there are viewers."""
         while self.viewers:
             try:
-                async with self.api.lines("GET", "/v1/events") as lines:
-                    kind = ""
-                    async for line in lines:
-                        name, _, value = line.partition(":")
-                        if name == "event":
-                            kind = value.strip()
-                        elif name == "data":
-                            self._event(kind, value.strip())
-                        elif not line:
-                            kind = ""
+                await self._reader.read()
             except MissingRoute:
-                self._missing["/v1/events"] = time.monotonic() + _MISSING_S
+                self._missing[EVENTS] = time.monotonic() + _MISSING_S
                 return
             except (ApiError, NoGateway) as error:
                 log.debug("the stream of events ended: %s", error)
             await asyncio.sleep(PERIOD_S)
 
-    def _event(self, kind: str, data: str) -> None:
-        try:
-            values = json.loads(data)
-        except ValueError:
-            return
-        now_ms = time.time_ns() // 1_000_000
-        if kind == "rebalance":
-            if self.journal.add(read_entries([values])):
-                self._tell()
-        elif kind == "fault" and isinstance(values, dict):
-            at_ms = int(values.get("at_ms") or values.get("injected_ms") or now_ms)
-            text = fault_text(values.get("fault") or values, values.get("actor"))
-            is_end = values.get("what", values.get("event")) in ("cleared", "ended")
-            self.marks.add(Mark(at_ms, FAULT, f"end of {text}" if is_end else text))
-            self._due.pop("faults", None)
-        elif kind == "actor" and isinstance(values, dict):
-            name, state = values.get("name") or values.get("actor"), values.get("state") or values.get("what")
-            self.marks.add(Mark(int(values.get("at_ms") or now_ms), ACTOR, f"{name} is {state}"))
-            self._due.pop("status", None)
+    def _happened(self, kind: str) -> None:
+        """Ask soon for what an event is about, and tell the pages."""
+        for name in {"fault": ("faults",), "actor": ("status",)}.get(kind, ()):
+            self._due.pop(name, None)
+        self._tell()
+
+    def _sum(self, *kinds: str) -> float | None:
+        rates = [rate for kind in kinds if (rate := self.attribution.rate_of(kind)) is not None]
+        return sum(rates) if rates else None
 
 
 class Watches:

@@ -172,7 +172,9 @@ class Attribution:
             Column("bytes_s", "Bytes/s", Kind.RATE),
             Column("meaning", "Why"),
         )
-        rows = [row | {"meaning": REASON_TEXTS.get(row["reason"], "")} for row in self._rows(REASONS, ("reason", "topic"))]
+        rows = [
+            row | {"meaning": REASON_TEXTS.get(row["reason"], "")} for row in self._rows(REASONS, ("reason", "topic"))
+        ]
         pending = [
             row | {"reason": "pending", "meaning": REASON_TEXTS["pending"]} for row in self._rows(PENDING, ("topic",))
         ]

@@ -29,7 +29,8 @@ def audit_table(report: Mapping[str, Any]) -> Table:
             {
                 **row,
                 "unexplained_bytes": sum(drift.get(cause, 0) for cause in UNEXPLAINED),
-                "why": ", ".join(f"{cause.replace('_', ' ')} {size(amount)}" for cause, amount in drift.items()) or None,
+                "why": ", ".join(f"{cause.replace('_', ' ')} {size(amount)}" for cause, amount in drift.items())
+                or None,
             }
         )
     rows.sort(key=lambda row: (-row["unexplained_bytes"], row["group"], row["topic"], row["partition"]))

@@ -48,7 +48,7 @@ class Box(NamedTuple):
     roles: Sequence[Role]
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """Number of actors."""
         return sum(len(role.actors) for role in self.roles)
 

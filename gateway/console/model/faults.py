@@ -50,7 +50,12 @@ def help_of(field: str) -> str:
 def fields_of(action: str) -> tuple[str, ...]:
     """Return the fields of the form for an action, in the order in which they are shown."""
     if action in ACTOR_ACTIONS:
-        return ("actor", "group", *(["speed"] if action == "slow" else []), *(["expires_ms"] if action in _HELD else []))
+        return (
+            "actor",
+            "group",
+            *(["speed"] if action == "slow" else []),
+            *(["expires_ms"] if action in _HELD else []),
+        )
     own = {"error": ("error",), "delay": ("delay_ms",)}.get(action, ())
     return (*own, *_SCOPES, "when", "phase", "expires_ms")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from muster.gateway.console.model import text
 from muster.gateway.console.model.snapshot import GroupRow
@@ -74,7 +74,7 @@ def chosen(rows: Sequence[GroupRow], choice: Choice, rates: Mapping[str, float])
     else:
         values = {row.group: getattr(row, choice.sort) for row in found}
     known = sorted((row for row in found if values[row.group] is not None), key=lambda row: row.group)
-    known.sort(key=lambda row: values[row.group], reverse=choice.descending)
+    known.sort(key=lambda row: cast(Any, values[row.group]), reverse=choice.descending)
     return known + sorted((row for row in found if values[row.group] is None), key=lambda row: row.group)
 
 

@@ -32,7 +32,7 @@ PARTITION_COLUMNS = (
 
 
 def assignment_text(assignment: Mapping[str, Any]) -> str:
-    """Return an assignment in short: ``orders 0–3, payments 1``."""
+    """Return an assignment in short: ``orders``, partitions 0 to 3, and ``payments`` 1."""
     return ", ".join(f"{topic} {ranges(partitions)}" for topic, partitions in sorted(assignment.items()))
 
 
@@ -48,7 +48,13 @@ def member_table(described: Mapping[str, Any] | None, lag: Mapping[str, Any] | N
         rows_of = owned.get(member["member_id"], [])
         lags = [row["lag"] for row in rows_of if row.get("lag") is not None]
         seconds = [row["lag_s"] for row in rows_of if row.get("lag_s") is not None]
-        rows.append({**member, "lag": sum(map(lambda n: max(n, 0), lags)) if lags else None, "lag_s": max(seconds, default=None)})
+        rows.append(
+            {
+                **member,
+                "lag": sum(max(lag, 0) for lag in lags) if lags else None,
+                "lag_s": max(seconds, default=None),
+            }
+        )
     return Table(MEMBER_COLUMNS, sorted(rows, key=lambda row: (row["client_id"] or "", row["member_id"])))
 
 

@@ -12,7 +12,16 @@ from muster.gateway.console.model.journal import FLAP_WINDOW_MS, Journal
 from muster.gateway.console.model.marks import fault_text
 from muster.gateway.console.model.series import GroupCurves
 from muster.gateway.console.model.snapshot import GroupRow, Snapshot, Waiting
-from muster.gateway.console.model.text import count, counted, duration, duration_ms, listed, share, short_count, shortened
+from muster.gateway.console.model.text import (
+    count,
+    counted,
+    duration,
+    duration_ms,
+    listed,
+    share,
+    short_count,
+    shortened,
+)
 
 GROWING_OVER_MS = 120_000
 """The lag of now is compared with that of this long ago."""
@@ -41,9 +50,7 @@ class Attention(NamedTuple):
     href: str
 
 
-def attention(
-    now: Snapshot, curves: GroupCurves, journal: Journal, attribution: Attribution
-) -> list[Attention]:
+def attention(now: Snapshot, curves: GroupCurves, journal: Journal, attribution: Attribution) -> list[Attention]:
     """Return the sentences, the most urgent first."""
     found = [
         *_actors(now),
@@ -51,7 +58,11 @@ def attention(
         *_some(_not_consuming(now, curves), "groups are not consuming", links.link(links.GROUPS, show="idle")),
         *_some(_behind(now, curves), "groups fall behind", links.link(links.GROUPS, show="behind")),
         *_some(_flapping(now, journal), "groups rebalance again and again", links.GROUPS),
-        *_some(_without_commit(now), "groups have partitions without a commit", links.link(links.GROUPS, show="uncommitted")),
+        *_some(
+            _without_commit(now),
+            "groups have partitions without a commit",
+            links.link(links.GROUPS, show="uncommitted"),
+        ),
         *_unattributed(attribution),
         *_nodes(now),
         *_some(_faults(now), "faults are in force", links.FAULTS),
@@ -62,9 +73,8 @@ def attention(
 
 def _some(found: Sequence[Attention], what: str, href: str) -> Iterable[Attention]:
     yield from found[:AT_MOST]
-    if more := len(found) - AT_MOST:
-        if more > 0:
-            yield Attention(found[0].level, found[0].kind, f"{count(more)} more {what}", href)
+    if (more := len(found) - AT_MOST) > 0:
+        yield Attention(found[0].level, found[0].kind, f"{count(more)} more {what}", href)
 
 
 def _actors(now: Snapshot) -> Iterable[Attention]:
@@ -89,8 +99,13 @@ def _hanging(now: Snapshot) -> list[Attention]:
 def _waits(each: Waiting, now_ms: int) -> str:
     names = [shortened(who.name, 40) for who in each.waits_for]
     for_whom = listed(names) if names else "more members" if each.initial_delay else "its log"
-    left = "" if each.deadline_ms is None else f"; it goes on without them in {duration_ms(max(each.deadline_ms - now_ms, 0))}"
-    return f"{shortened(each.group)} has been rebalancing for {duration_ms(now_ms - each.since_ms)} and waits for {for_whom}{left}"
+    left = (
+        ""
+        if each.deadline_ms is None
+        else f"; it goes on without them in {duration_ms(max(each.deadline_ms - now_ms, 0))}"
+    )
+    since = duration_ms(now_ms - each.since_ms)
+    return f"{shortened(each.group)} has been rebalancing for {since} and waits for {for_whom}{left}"
 
 
 def _not_consuming(now: Snapshot, curves: GroupCurves) -> list[Attention]:

@@ -84,7 +84,7 @@ class Curves:
         self._curves: dict[str, Curve] = {}
 
     def put(self, now_ms: int, values: Mapping[str, float | None], bridge_ms: int = 0) -> None:
-        """Set the values of the current bucket. Gaps up to ``bridge_ms`` long are filled: polls are not that frequent."""
+        """Set the values of the current bucket. Gaps up to ``bridge_ms`` long are filled."""
         bucket = now_ms // self.step_ms
         for name, value in values.items():
             curve = self._curves.get(name)

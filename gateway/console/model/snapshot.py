@@ -243,9 +243,7 @@ def cluster_of_status(status: Json, has_faults: bool) -> Cluster:
         if name == "gateway" and number.isdigit() and port.isdigit():
             url = (each.get("metrics_url") or "").removesuffix("/metrics") or None
             gateways.append(GatewayRow(int(number), host.strip("[]"), int(port), each.get("node_id") or "", None, url))
-    return Cluster(
-        status.get("cluster_id") or "", "", tuple(gateways), "", False, has_faults, has_faults
-    )
+    return Cluster(status.get("cluster_id") or "", "", tuple(gateways), "", False, has_faults, has_faults)
 
 
 @dataclass(frozen=True, slots=True)

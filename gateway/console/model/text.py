@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-UNKNOWN = "–"
+UNKNOWN = "\u2013"
 """Text of a value that is not known."""
 _THOUSANDS = ("", "k", "M", "G", "T", "P")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -40,7 +40,9 @@ def _scaled(value: float, base: int, units: Sequence[str], gap: str) -> str:
     while abs(left) >= base * 0.9995 and index < len(units) - 1:
         left /= base
         index += 1
-    digits = f"{left:.0f}" if index == 0 or abs(left) >= 99.95 else f"{left:.1f}" if abs(left) >= 9.995 else f"{left:.2f}"
+    digits = (
+        f"{left:.0f}" if index == 0 or abs(left) >= 99.95 else f"{left:.1f}" if abs(left) >= 9.995 else f"{left:.2f}"
+    )
     if "." in digits and not gap:
         digits = digits.rstrip("0").rstrip(".")
     return f"{digits}{gap}{units[index]}" if units[index] else digits
@@ -108,7 +110,7 @@ def shortened(text: str, length: int = 60) -> str:
     if len(line) <= length:
         return line
     head = (length - 1) * 2 // 3
-    return f"{line[:head]}…{line[len(line) - (length - 1 - head):]}"
+    return f"{line[:head]}…{line[len(line) - (length - 1 - head) :]}"
 
 
 def ranges(numbers: Sequence[int]) -> str:
@@ -119,4 +121,4 @@ def ranges(numbers: Sequence[int]) -> str:
             parts[-1][1] = number
         else:
             parts.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in parts)
+    return ", ".join(str(first) if first == last else f"{first}\u2013{last}" for first, last in parts)

@@ -82,10 +82,7 @@ def partition_table(described: Mapping[str, Any]) -> Table:
 def reader_table(described: Mapping[str, Any]) -> Table:
     """Return the groups that read the topic, the furthest behind first."""
     rows = sorted(
-        (
-            {**each, "partitions": _number(each.get("partitions"))}
-            for each in described.get("groups") or ()
-        ),
+        ({**each, "partitions": _number(each.get("partitions"))} for each in described.get("groups") or ()),
         key=lambda row: (-(row.get("lag_s") or 0), -(row.get("lag") or 0), row["group"]),
     )
     return Table(READER_COLUMNS, rows)

@@ -10,7 +10,7 @@ from muster.gateway.console.model import audit, commands, links, text
 from muster.gateway.console.model.attribution import EVIDENCE_TEXTS, GROUPS, REASONS
 from muster.gateway.console.parts.table import data_table
 from muster.gateway.console.parts.words import card, copy_button, empty, missing
-from muster.gateway.console.theme import View, page, text_element
+from muster.gateway.console.theme import View, page, text_element, text_line
 
 if TYPE_CHECKING:
     from muster.gateway.console.app import Console
@@ -44,7 +44,10 @@ def add_page(console: Console) -> None:
                     watch.attribution.by_group,
                     "Bytes by group, topic and evidence",
                     key="_",
-                    hrefs={"group": lambda row: links.group(row["group"]), "topic": lambda row: links.topic(row["topic"])},
+                    hrefs={
+                        "group": lambda row: links.group(row["group"]),
+                        "topic": lambda row: links.topic(row["topic"]),
+                    },
                 )
             with card("Without a group, and why", "", "flush", "attribution-reasons"):
                 view.live(lambda: not watch.attribution.without_group().rows, _all_have)
@@ -61,7 +64,7 @@ def add_page(console: Console) -> None:
                     text_element("dt", name.replace("_", " "))
                     text_element("dd", meaning)
         with card("Audit: commits against bytes", "", "flush", "audit"):
-            view.live(lambda: audit.summary(watch.audit), lambda said: text_element("p", said, "muted") and None, "pad")
+            view.live(lambda: audit.summary(watch.audit), text_line("p", "muted"), "pad")
             data_table(
                 view,
                 lambda: audit.audit_table(watch.audit),

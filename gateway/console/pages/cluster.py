@@ -23,7 +23,7 @@ from muster.gateway.console.parts.words import (
     notice,
     state,
 )
-from muster.gateway.console.theme import View, page, text_element
+from muster.gateway.console.theme import View, page, text_element, text_line
 
 if TYPE_CHECKING:
     from muster.gateway.console.app import Console
@@ -48,10 +48,10 @@ def add_page(console: Console) -> None:
         drains: dict[str, int] = {}
         with ui.element("div").classes("head"):
             text_element("h1", "Cluster")
-            view.live(lambda: cluster.in_words(view.now), lambda said: text_element("span", said, "muted") and None, "")
+            view.live(lambda: cluster.in_words(view.now), text_line("span", "muted"), "")
             ui.element("span").classes("grow")
             copy_button(commands.status())
-            view.live(lambda: _facts(view), lambda said: text_element("span", said) and None, "sub")
+            view.live(lambda: _facts(view), text_line("span"), "sub")
 
         def boxes() -> tuple[Any, ...]:
             return view.now.nodes, view.now.actors, view.now.status_error, view.now.faults
@@ -69,7 +69,9 @@ def add_page(console: Console) -> None:
             else:
                 view.live(lambda: dict(view.watch.mapping), _mapping)
         with card("All actors", "", "flush", "actors"):
-            data_table(view, lambda: cluster.actor_table(view.now), "Actors", key="name", states=("state",), wraps=("error",))
+            data_table(
+                view, lambda: cluster.actor_table(view.now), "Actors", key="name", states=("state",), wraps=("error",)
+            )
         if wanted := view.query.get("actor"):
             found = next((actor for actor in view.now.actors if actor.name == wanted), None)
             if found is not None:
@@ -80,7 +82,11 @@ def _facts(view: View) -> str:
     now = view.now
     parts = [f"cluster {now.cluster.cluster_id}" if now.cluster.cluster_id else ""]
     parts.append(f"Muster {now.cluster.version}" if now.cluster.version else "")
-    parts.append(f"{text.counted(len(now.cluster.gateways), 'gateway')}: {now.cluster.bootstrap}" if now.cluster.bootstrap else "")
+    parts.append(
+        f"{text.counted(len(now.cluster.gateways), 'gateway')}: {now.cluster.bootstrap}"
+        if now.cluster.bootstrap
+        else ""
+    )
     return "  ·  ".join(filter(None, parts))
 
 
@@ -94,7 +100,7 @@ def _node(view: View, box: Box, drains: dict[str, int]) -> None:
             ui.element("span").classes("grow")
             if node.node_id and node.state in ("alive", "draining", "drained"):
                 _drain_button(view, node, drains)
-        about = [text.counted(box.count, "actor")]
+        about = [text.counted(box.size, "actor")]
         if node.cpu is not None:
             about.append(f"{text.short_count(node.cpu)} CPU")
         if node.memory_bytes:
@@ -134,7 +140,9 @@ def _chip(view: View, actor: ActorRow) -> None:
         else:
             text_element("span", "alive", "visually-hidden")
         if actor.restarts:
-            text_element("span", f"↻\u202f{actor.restarts}", "muted").props["title"] = text.counted(actor.restarts, "restart")
+            text_element("span", f"↻\u202f{actor.restarts}", "muted").props["title"] = text.counted(
+                actor.restarts, "restart"
+            )
         if faulty:
             ui.icon("bolt").classes("bad").props('aria-hidden="true"')
             text_element("span", ", ".join(str(fault.fault.get("action")) for fault in faulty), "bad")
@@ -172,9 +180,9 @@ def _actor_dialog(view: View, actor: ActorRow) -> None:
             text_element("h3", "Break it on purpose")
             with ui.element("div").classes("row"):
                 for action, icon in (("kill", "dangerous"), ("pause", "pause"), ("slow", "slow_motion_video")):
-                    ui.button(action.capitalize(), icon=icon, on_click=lambda action=action: _fault(view, actor.name, action)).props(
-                        "outline no-caps dense"
-                    )
+                    ui.button(
+                        action.capitalize(), icon=icon, on_click=lambda action=action: _fault(view, actor.name, action)
+                    ).props("outline no-caps dense")
                 with ui.element("a").classes("link") as more:
                     more.props["href"] = links.link(links.FAULTS, actor=actor.name)
                     text_element("span", "More faults")
@@ -217,8 +225,8 @@ def _drain_button(view: View, node: NodeRow, drains: dict[str, int]) -> None:
         says = (
             f"Actors may be placed on {node.address} again, and a share of them moves there."
             if undo
-            else f"All {text.counted(len(node.actors), 'actor')} move off {node.address}, one after the other, and none is "
-            "placed there. No group rebalances; clients of its gateway connect to another one."
+            else f"All {text.counted(len(node.actors), 'actor')} move off {node.address}, one by one, and none "
+            "is placed there. No group rebalances; clients of its gateway connect to another one."
         )
         action_dialog(
             view,
@@ -242,13 +250,19 @@ def _mapping(report: dict[str, Any]) -> None:
     divergence, repairs = report.get("divergence") or {}, report.get("repairs") or {}
     wrong = sum(divergence.values())
     if wrong:
-        notice(f"{text.counted(wrong, 'entry', 'entries')} differ from the coordinators; the next round repairs them.", "warn", "warning")
+        notice(
+            f"{text.counted(wrong, 'entry', 'entries')} differ from the coordinators; the next round repairs them.",
+            "warn",
+            "warning",
+        )
     else:
         notice("ZooKeeper and the coordinators agree.", "ok", "check_circle")
     pairs = [("Rounds", text.count(report.get("rounds")))]
     if report.get("registrations") is not None:
         pairs.append(("Registrations", text.count(report["registrations"])))
-    pairs += [(f"Differs: {kind.replace('_', ' ')}", text.count(number)) for kind, number in divergence.items() if number]
+    pairs += [
+        (f"Differs: {kind.replace('_', ' ')}", text.count(number)) for kind, number in divergence.items() if number
+    ]
     pairs += [(f"Repaired: {kind.replace('_', ' ')}", text.count(number)) for kind, number in repairs.items() if number]
     facts(pairs)
     if report.get("last_round_ms"):

@@ -7,10 +7,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from nicegui import ui
+from nicegui.events import ValueChangeEventArguments
 
 from muster.actors.faults.errors import InvalidFault
 from muster.gateway.client.errors import MusterError
 from muster.gateway.console.model import commands, faults, links
+from muster.gateway.console.model.cluster import can_be_faulted
 from muster.gateway.console.model.marks import FAULT, Mark, fault_text
 from muster.gateway.console.model.table import Row
 from muster.gateway.console.parts.chart import SECONDS, Line, time_chart
@@ -79,17 +81,24 @@ def add_page(console: Console) -> None:
                     lines = [Line("Lag, time", lambda since: view.watch.totals.points("lag_s", since))]
                     marks = view.watch.marks
                     time_chart(view, "Lag in seconds", lines, SECONDS, marks=lambda: marks.since(), span_ms=900_000)
-                    view.live(lambda: [mark for mark in marks.since()][-8:], _recent)
+                    view.live(lambda: list(marks.since())[-8:], _recent)
                 with card("Run a plan"):
                     _plan(view)
 
 
 def _recent(marks: list[Mark]) -> None:
-    with ui.element("div").props('role="log" aria-live="polite" aria-label="What happened"').classes("stack").style("gap:2px"):
+    with (
+        ui.element("div")
+        .props('role="log" aria-live="polite" aria-label="What happened"')
+        .classes("stack")
+        .style("gap:2px")
+    ):
         for mark in reversed(marks):
             with ui.element("div").classes("row"):
                 moment(mark.at_ms, "clock").classes("muted small")
-                ui.icon("bolt" if mark.kind == FAULT else "memory").classes("bad" if mark.kind == FAULT else "warn").props('aria-hidden="true"')
+                ui.icon("bolt" if mark.kind == FAULT else "memory").classes(
+                    "bad" if mark.kind == FAULT else "warn"
+                ).props('aria-hidden="true"')
                 text_element("span", mark.text)
 
 
@@ -110,9 +119,20 @@ def _in_force(view: View) -> None:
 
     def draw(has_any: bool) -> None:
         if not has_any:
-            empty("bolt", "No fault is in force", "What you inject below appears here until it is cleared or ends by itself.")
+            empty(
+                "bolt",
+                "No fault is in force",
+                "What you inject below appears here until it is cleared or ends by itself.",
+            )
             return
-        data_table(view, lambda: faults.table(view.now.faults), "Faults in force", key="id", action=Action("Clear", "close", clear), wraps=("what",))
+        data_table(
+            view,
+            lambda: faults.table(view.now.faults),
+            "Faults in force",
+            key="id",
+            action=Action("Clear", "close", clear),
+            wraps=("what",),
+        )
         with ui.element("div").classes("row").style("padding:0 16px 12px"):
             ui.button("Clear all", icon="clear_all", on_click=clear_all).props("outline no-caps dense")
             copy_button(commands.clear_fault(None, view.watch.target))
@@ -170,35 +190,54 @@ def _form(view: View) -> None:
     async def run() -> None:
         async def work() -> str:
             done = await view.api.post("/v1/faults", fault())
-            late = f" Gateways that have not confirmed it: {', '.join(map(str, done['late_gateways']))}." if done.get("late_gateways") else ""
+            late = (
+                f" Gateways that have not confirmed it: {', '.join(map(str, done['late_gateways']))}."
+                if done.get("late_gateways")
+                else ""
+            )
             return f"Fault {done['id']} is in force.{late}"
 
         if await attempt(work, inject):
             await view.watch.refresh()
 
     with ui.element("div").classes("row"):
-        inject = ui.button("Inject", icon="bolt", on_click=run).props("unelevated no-caps text-color=on-accent color=negative")
+        inject = ui.button("Inject", icon="bolt", on_click=run).props(
+            "unelevated no-caps text-color=on-accent color=negative"
+        )
         copy_button(lambda: commands.fault(fault(), view.watch.target))
-    action.on_value_change(lambda: (fields(), check()))
+
+    def chosen() -> None:
+        fields()
+        check()
+
+    action.on_value_change(chosen)
     fields()
     check()
 
 
 def _field(view: View, name: str, texts: dict[str, Any], check: Any, again: Any) -> None:
     label, value = _LABELS[name], texts.get(name, "")
-    options: list[str] | dict[str, str] | None = {
-        "actor": [actor.name for actor in view.now.actors if _may_be_faulted(actor.name)],
+    choices: dict[str, list[str] | dict[str, str]] = {
+        "actor": [actor.name for actor in view.now.actors if can_be_faulted(actor.name)],
         "api": list(faults.APIS),
         "error": list(faults.ERRORS),
         "when": _WHEN,
         "phase": {"before": "before it is served", "after": "after it is served"},
-    }.get(name)
+    }
+    options = choices.get(name)
     field: Any
     if options is None:
         field = ui.input(label, value=value)
         field.props("outlined dense")
     else:
-        field = ui.select(options if not value or value in options else [*options, value], value=value or None, label=label, with_input=name not in ("when", "phase"), clearable=name in ("actor", "api"), new_value_mode="add-unique" if name == "error" else None)
+        field = ui.select(
+            options if not value or value in options else [*options, value],
+            value=value or None,
+            label=label,
+            with_input=name not in ("when", "phase"),
+            clearable=name in ("actor", "api"),
+            new_value_mode="add-unique" if name == "error" else None,
+        )
         field.props("outlined dense options-dense")
     with field:
         ui.tooltip(faults.help_of(name)).props("max-width=320px")
@@ -214,19 +253,25 @@ def _field(view: View, name: str, texts: dict[str, Any], check: Any, again: Any)
         for part, text in (("nth", "N"),) if value == "nth" else (("probability", "Probability"), ("seed", "Seed")):
             texts.setdefault(part, {"nth": "1", "probability": "0.1", "seed": "1"}[part])
             number = ui.input(text, value=texts[part]).props("outlined dense")
-            number.on_value_change(lambda event, part=part: (texts.__setitem__(part, event.value), check()))
 
+            def typed(event: ValueChangeEventArguments[Any], part: str = part) -> None:
+                texts[part] = event.value
+                check()
 
-def _may_be_faulted(name: str) -> bool:
-    from muster.gateway.console.model.cluster import can_be_faulted
-
-    return can_be_faulted(name)
+            number.on_value_change(typed)
 
 
 def _plan(view: View) -> None:
-    plan = ui.textarea(value=_PLAN).props('outlined dense autogrow input-class="mono" aria-label="Plan, in YAML or JSON" spellcheck="false"')
+    plan = ui.textarea(value=_PLAN).props(
+        'outlined dense autogrow input-class="mono" aria-label="Plan, in YAML or JSON" spellcheck="false"'
+    )
     plan.style("width:100%")
-    log = ui.element("div").classes("stack").style("gap:2px").props('role="log" aria-live="polite" aria-label="Steps of the plan"')
+    log = (
+        ui.element("div")
+        .classes("stack")
+        .style("gap:2px")
+        .props('role="log" aria-live="polite" aria-label="Steps of the plan"')
+    )
     running: asyncio.Task[None] | None = None
 
     async def check() -> None:
@@ -253,7 +298,9 @@ def _plan(view: View) -> None:
                     step, number = json.loads(each), number + 1
                     failed = step.get("error")
                     said = f"{number} of {total}, at {step['at_ms'] / 1000:g} s: {step['does']}"
-                    line(f"{said}: {failed}" if failed else said, "error" if failed else "check", "bad" if failed else "")
+                    line(
+                        f"{said}: {failed}" if failed else said, "error" if failed else "check", "bad" if failed else ""
+                    )
             line("The plan is over.", "flag")
         except MusterError as error:
             line(error.message, "error", "bad")
@@ -277,7 +324,9 @@ def _plan(view: View) -> None:
             running.cancel()
 
     with ui.element("div").classes("row"):
-        start = ui.button("Run", icon="play_arrow", on_click=run).props("unelevated no-caps text-color=on-accent color=negative")
+        start = ui.button("Run", icon="play_arrow", on_click=run).props(
+            "unelevated no-caps text-color=on-accent color=negative"
+        )
         stop = ui.button("Stop", icon="stop", on_click=end).props("outline no-caps")
         ui.button("Check", icon="rule", on_click=check).props("flat no-caps")
         copy_button(commands.run_plan(view.watch.target))

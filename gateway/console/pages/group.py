@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from nicegui import ui
@@ -16,7 +17,7 @@ from muster.gateway.console.parts.history import history
 from muster.gateway.console.parts.reset import reset_dialog
 from muster.gateway.console.parts.table import Action, data_table
 from muster.gateway.console.parts.words import card, copy_button, empty, state
-from muster.gateway.console.theme import View, page, text_element
+from muster.gateway.console.theme import View, page, text_element, text_line
 
 if TYPE_CHECKING:
     from muster.gateway.console.app import Console
@@ -62,13 +63,15 @@ def add_page(console: Console) -> None:
         ui.page_title(f"{text.shortened(name, 60)} · Muster")
         group = _Group(view, name)
         await group.fetch()
-        try:
+        with contextlib.suppress(MusterError):
             await view.watch.fetch_history(name, 200)
-        except MusterError:
-            pass
         _head(view, group)
         if group.lag is None and group.described is None:
-            empty("search_off", "There is no such group", group.error or "It may have been deleted, or its last offset has expired.")
+            empty(
+                "search_off",
+                "There is no such group",
+                group.error or "It may have been deleted, or its last offset has expired.",
+            )
             return
         with card("Rebalances and lag", "cause above, effect below"):
             history(view, name)
@@ -103,10 +106,10 @@ def _head(view: View, group: _Group) -> None:
         view.live(lambda: _state(view, group), lambda name: state(name) if name else None, "")
         ui.element("span").classes("grow")
         copy_button(commands.describe_group(group.name, target))
-        ui.button("Reset offsets", icon="history", on_click=lambda: reset_dialog(view, group.name, members.choices(group.lag))).props(
-            "outline no-caps dense"
-        ).style("padding:4px 12px")
-        view.live(lambda: _facts(view, group), lambda said: text_element("span", said) and None, "sub")
+        ui.button(
+            "Reset offsets", icon="history", on_click=lambda: reset_dialog(view, group.name, members.choices(group.lag))
+        ).props("outline no-caps dense").style("padding:4px 12px")
+        view.live(lambda: _facts(view, group), text_line("span"), "sub")
 
 
 def _state(view: View, group: _Group) -> str:

@@ -9,13 +9,23 @@ from nicegui import ui
 from muster.gateway.console.model import commands, groups, links, text
 from muster.gateway.console.model.groups import Choice
 from muster.gateway.console.parts.words import card, copy_button, downloads, empty
-from muster.gateway.console.theme import View, page, text_element
+from muster.gateway.console.theme import View, page, text_element, text_line
 
 if TYPE_CHECKING:
     from muster.gateway.console.app import Console
 
 _REFRESH_S = 2.0
-_WIDTHS = {"group": 260, "state": 170, "type": 100, "behind": 110, "members": 100, "lag": 110, "lag_s": 120, "bytes_s": 120, "without_commit": 110}
+_WIDTHS = {
+    "group": 260,
+    "state": 170,
+    "type": 100,
+    "behind": 110,
+    "members": 100,
+    "lag": 110,
+    "lag_s": 120,
+    "bytes_s": 120,
+    "without_commit": 110,
+}
 _SHOWN = ("group", "lag_s", "lag", "state", "members", "behind", "without_commit", "bytes_s", "type")
 _TEXT = "p => p.data ? String(p.data[p.colDef.field]) : ''"
 
@@ -28,13 +38,15 @@ def add_page(console: Console) -> None:
         choice = Choice.of(view.query)
         with ui.element("div").classes("head"):
             text_element("h1", "Groups")
-            view.live(lambda: _counted(console, view), lambda said: text_element("span", said, "muted") and None, "")
+            view.live(lambda: _counted(console, view), text_line("span", "muted"), "")
             ui.element("span").classes("grow")
             copy_button(commands.lag(view.watch.target))
         with card(classes="flush"):
             with ui.element("div").classes("cardhead").style("padding-bottom:10px"):
                 query = ui.input(placeholder="Filter by name", value=choice.query)
-                query.props('outlined dense clearable debounce="250" type="search" aria-label="Filter groups by name"').classes("page-search")
+                query.props(
+                    'outlined dense clearable debounce="250" type="search" aria-label="Filter groups by name"'
+                ).classes("page-search")
                 states = ui.select(_states(view, choice), value=choice.state).props("outlined dense options-dense")
                 states.props["aria-label"] = "State"
                 shows = ui.select(dict(groups.SHOW), value=choice.show).props("outlined dense options-dense")
@@ -121,20 +133,20 @@ def _grid(view: View, choice: Choice) -> ui.aggrid:
             "cacheBlockSize": 100,
             "maxBlocksInCache": 10,
             "infiniteInitialRowCount": min(len(view.now.groups), 100) or 1,
-            ":datasource": "muster.groups(() => { const q = new URLSearchParams(location.search); return q; })",
+            ":datasource": "muster.groups()",
             ":getRowId": "p => p.data.group",
             "rowHeight": 36,
             "headerHeight": 38,
             "suppressCellFocus": False,
             "enableCellTextSelection": True,
             "suppressNoRowsOverlay": True,
-            ":onRowClicked": "e => { if (e.data) location.href = '/group?' + new URLSearchParams({name: e.data.group}); }",
-            ":onCellKeyDown": "e => { if (e.event.key === 'Enter' && e.data) location.href = '/group?' + new URLSearchParams({name: e.data.group}); }",
-            ":onSortChanged": "e => { const s = e.api.getColumnState().find(c => c.sort); const u = new URL(location.href);"
-            " if (s) { u.searchParams.set('sort', s.colId); u.searchParams.set('desc', s.sort === 'desc' ? '1' : '0'); }"
-            " else { u.searchParams.delete('sort'); u.searchParams.delete('desc'); } muster.replaceUrl(u.pathname + u.search); }",
+            ":onRowClicked": "muster.openGroup",
+            ":onCellKeyDown": "e => e.event.key === 'Enter' && muster.openGroup(e)",
+            ":onSortChanged": "muster.groupsSorted",
         },
         auto_size_columns=False,
     )
     rows = max(len(view.now.groups), 3)
-    return grid.style(f"height:min(calc(100vh - 240px), {38 + rows * 36 + 20}px);min-height:220px").props('aria-label="Groups"')
+    return grid.style(f"height:min(calc(100vh - 240px), {38 + rows * 36 + 20}px);min-height:220px").props(
+        'aria-label="Groups"'
+    )

@@ -46,6 +46,11 @@ def add_page(console: Console) -> None:
                 text_element("p", "or", "muted").style("text-align:center")
                 ui.input("Bearer token", password=True).props('outlined name="token" autocomplete="off"')
                 ui.button("Log in").props('unelevated no-caps text-color=on-accent type="submit"')
-            text_element("p", "As for Kafka clients: a SASL user, or a token of muster token add. The gateway decides what you may see and do; the console keeps the credentials in its memory only.", "muted small")
+            text_element(
+                "p",
+                "As for Kafka clients: a SASL user, or a token of muster token add. The gateway decides what you may "
+                "see and do; the console keeps the credentials in its memory only.",
+                "muted small",
+            )
 
     ui.page(links.LOGIN, title="Log in · Muster")(draw)

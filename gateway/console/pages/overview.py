@@ -37,7 +37,9 @@ def add_page(console: Console) -> None:
             ui.element("span").classes("grow")
             with ui.element("div").classes("row seg").props('role="group" aria-label="Time range"'):
                 for value, name in (("5m", "5 min"), ("", "1 hour")):
-                    button = ui.button(name, color=None, on_click=lambda value=value: ui.navigate.to(view.here(range=value)))
+                    button = ui.button(
+                        name, color=None, on_click=lambda value=value: ui.navigate.to(view.here(range=value))
+                    )
                     button.props(f'flat dense no-caps aria-pressed="{str((value == "5m") == is_short).lower()}"')
             copy_button(commands.lag(view.watch.target))
         _attention(view)
@@ -141,9 +143,13 @@ def _curves(view: View, is_short: bool) -> None:
 
     title = "last 5 minutes" if is_short else "last hour"
     with card("Lag, time", "age of the oldest unread message", "w6"):
-        time_chart(view, f"Lag in seconds, {title}", [line("Lag, time", "lag_s")], SECONDS, marks=marks, span_ms=span_ms)
+        time_chart(
+            view, f"Lag in seconds, {title}", [line("Lag, time", "lag_s")], SECONDS, marks=marks, span_ms=span_ms
+        )
     with card("Lag, messages", "all groups", "w6"):
-        time_chart(view, f"Lag in messages, {title}", [line("Messages behind", "lag")], COUNT, marks=marks, span_ms=span_ms)
+        time_chart(
+            view, f"Lag in messages, {title}", [line("Messages behind", "lag")], COUNT, marks=marks, span_ms=span_ms
+        )
     with card("Bytes", "sent to groups, produced by clients", "w6"):
         if watch.lacks("/v1/attribution"):
             missing("/v1/attribution")
@@ -156,7 +162,9 @@ def _curves(view: View, is_short: bool) -> None:
             return [each for each in watch.journal.per_minute(view.now.at_ms) if each[0] + 60_000 > since_ms]
 
         lines = [Line("Rebalances", per_minute)]
-        time_chart(view, "Rebalances per minute, last hour", lines, COUNT, marks=lambda: watch.marks.since(0), is_bar=True)
+        time_chart(
+            view, "Rebalances per minute, last hour", lines, COUNT, marks=lambda: watch.marks.since(0), is_bar=True
+        )
     with card("Bytes per group", "the largest now", "w6"):
         _group_bytes(view)
 
@@ -171,10 +179,11 @@ def _group_bytes(view: View) -> None:
         if not names:
             empty("query_stats", "No bytes yet", "What groups fetch appears here within some seconds.")
             return
-        lines = [
-            Line(text.shortened(name, 32), lambda since_ms, name=name: watch.curves.points(name, "bytes_s", since_ms))
-            for name in names
-        ]
+
+        def line(name: str) -> Line:
+            return Line(text.shortened(name, 32), lambda since_ms: watch.curves.points(name, "bytes_s", since_ms))
+
+        lines = [line(name) for name in names]
         time_chart(view, "Bytes per second of the largest groups", lines, RATE)
 
     view.live(lambda: watch.curves.largest("bytes_s", MAX_GROUP_LINES), draw)
@@ -232,7 +241,9 @@ def _nodes(view: View) -> None:
                         bad = [actor for actor in role.actors if look_of(actor.state)[0] in ("bad", "warn")]
                         with ui.element("a").classes(f"chip {'bad' if bad else ''}") as anchor:
                             anchor.props["href"] = links.CLUSTER
-                            ui.icon("error" if bad else "check_circle").classes("" if bad else "ok").props('aria-hidden="true"')
+                            ui.icon("error" if bad else "check_circle").classes("" if bad else "ok").props(
+                                'aria-hidden="true"'
+                            )
                             said = f"{role.name} {len(role.actors)}"
                             text_element("span", f"{said}, {len(bad)} not alive" if bad else said)
 

@@ -13,7 +13,7 @@ from muster.gateway.console.model.attribution import GROUPS, PRODUCED
 from muster.gateway.console.parts.records import produce_dialog, records
 from muster.gateway.console.parts.table import data_table
 from muster.gateway.console.parts.words import card, copy_button, empty, missing, notice
-from muster.gateway.console.theme import View, page, text_element
+from muster.gateway.console.theme import View, page, text_element, text_line
 
 if TYPE_CHECKING:
     from muster.gateway.console.app import Console
@@ -42,7 +42,7 @@ def add_page(console: Console) -> None:
             ui.button("Produce a record", icon="send", on_click=lambda: produce_dialog(view, name, described)).props(
                 "outline no-caps dense"
             ).style("padding:4px 12px")
-            view.live(lambda: _facts(view, name, described), lambda said: text_element("span", said) and None, "sub")
+            view.live(lambda: _facts(view, name, described), text_line("span"), "sub")
         if isinstance(failed, MissingRoute):
             missing(failed.path)
             return
@@ -56,7 +56,11 @@ def add_page(console: Console) -> None:
                 )
             with card("Groups that read it", "", "flush half", "topic-groups", topic=name):
                 if not described.get("groups"):
-                    empty("groups", "Nobody reads it", "A group appears here once it has committed an offset, or a member owns a partition.")
+                    empty(
+                        "groups",
+                        "Nobody reads it",
+                        "A group appears here once it has committed an offset, or a member owns a partition.",
+                    )
                 readers = data_table(
                     view,
                     lambda: topics.reader_table(described),

@@ -64,15 +64,23 @@ def add_page(console: Console) -> None:
                     "list_alt",
                     "No topics yet",
                     "A topic appears here when somebody creates it, or produces to it.",
-                    f"muster topics create flights --partitions 6 --bootstrap-server {view.now.cluster.bootstrap or 'HOST:PORT'}",
+                    "muster topics create flights --partitions 6 "
+                    f"--bootstrap-server {view.now.cluster.bootstrap or 'HOST:PORT'}",
                 )
             update = data_table(
-                view, table, "Topics", key="topic", hrefs={"topic": lambda row: links.topic(row["topic"])}, rows_per_page=50
+                view,
+                table,
+                "Topics",
+                key="topic",
+                hrefs={"topic": lambda row: links.topic(row["topic"])},
+                rows_per_page=50,
             )
         assert section is not None
 
         def say() -> None:
-            count.text = text.counted(len(table().rows), "topic") + (", incomplete: a log does not respond" if response.get("partial") else "")
+            count.text = text.counted(len(table().rows), "topic") + (
+                ", incomplete: a log does not respond" if response.get("partial") else ""
+            )
 
         def changed() -> None:
             nonlocal query, with_internal

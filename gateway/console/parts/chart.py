@@ -63,7 +63,30 @@ def value_axis(kind: str, **more: Any) -> dict[str, Any]:
     }
 
 
-_STEPS_S = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+_STEPS_S = (
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    14400,
+    21600,
+    43200,
+    86400,
+)
 
 
 def seconds_step(largest: float) -> float:
@@ -212,7 +235,9 @@ def time_chart(
 
 def _series(lines: Sequence[Line], found: Sequence[Points], is_bar: bool) -> list[dict[str, Any]]:
     if not is_bar:
-        return [line_series(number, line, points) for number, (line, points) in enumerate(zip(lines, found, strict=True))]
+        return [
+            line_series(number, line, points) for number, (line, points) in enumerate(zip(lines, found, strict=True))
+        ]
     return [
         {
             "id": f"line-{number}",
@@ -233,7 +258,9 @@ def marks_script(marks: list[dict[str, Any]]) -> str:
         style = dict(mark["lineStyle"])
         expression = style.pop(":color")
         rest = json.dumps({**mark, "lineStyle": None})
-        parts.append(f"Object.assign({rest}, {{lineStyle: Object.assign({json.dumps(style)}, {{color: {expression}}})}})")
+        parts.append(
+            f"Object.assign({rest}, {{lineStyle: Object.assign({json.dumps(style)}, {{color: {expression}}})}})"
+        )
     return f"[{', '.join(parts)}]"
 
 
@@ -244,7 +271,9 @@ def in_words(label: str, lines: Sequence[Line], found: Sequence[Points], kind: s
     for line, points in zip(lines, found, strict=True):
         values = [value for _, value in points if value is not None]
         if values:
-            parts.append(f"{line.name}: now {show(values[-1])}, at most {show(max(values))}, at least {show(min(values))}.")
+            parts.append(
+                f"{line.name}: now {show(values[-1])}, at most {show(max(values))}, at least {show(min(values))}."
+            )
         else:
             parts.append(f"{line.name}: nothing is known yet.")
     if marks:

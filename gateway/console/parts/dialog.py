@@ -63,7 +63,11 @@ def action_dialog(
                 copy_button(command)
                 ui.element("span").classes("grow")
             ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
-            act = ui.button(button).props("unelevated no-caps text-color=on-accent").props(f"color={'negative' if is_dangerous else 'primary'}")
+            act = (
+                ui.button(button)
+                .props("unelevated no-caps text-color=on-accent")
+                .props(f"color={'negative' if is_dangerous else 'primary'}")
+            )
             act.set_enabled(allowed and not typed)
 
             async def run() -> None:

@@ -11,7 +11,19 @@ from muster.gateway.console.model import commands, text, timeline
 from muster.gateway.console.model.marks import Mark
 from muster.gateway.console.model.series import HOUR_MS
 from muster.gateway.console.model.timeline import Event
-from muster.gateway.console.parts.chart import SECONDS, Line, color, line_series, mark_data, mark_series, marks_script, scale, time_axis, tooltip, value_axis
+from muster.gateway.console.parts.chart import (
+    SECONDS,
+    Line,
+    color,
+    line_series,
+    mark_data,
+    mark_series,
+    marks_script,
+    scale,
+    time_axis,
+    tooltip,
+    value_axis,
+)
 from muster.gateway.console.parts.words import copy_button, downloads, empty, moment
 from muster.gateway.console.theme import View, text_element
 
@@ -29,7 +41,9 @@ def history(view: View, group: str) -> None:
     _chart(view, group)
     form = view.query.get("view") if view.query.get("view") in _FORMS else "compact"
     with ui.element("div").classes("row"):
-        with ui.element("div").classes("row seg").props('role="group" aria-label="How much of each rebalance is shown"'):
+        with (
+            ui.element("div").classes("row seg").props('role="group" aria-label="How much of each rebalance is shown"')
+        ):
             buttons = {each: ui.button(name, color=None).props("flat dense no-caps") for each, name in _FORMS.items()}
         ui.element("span").classes("grow")
         copy_button(commands.history(group, view.watch.target))
@@ -45,7 +59,9 @@ def history(view: View, group: str) -> None:
         _list(found if shows_all else found[:FIRST_LISTED], shown or "compact")
         if len(found) > FIRST_LISTED:
             label = "Show fewer" if shows_all else f"Show all {len(found)}"
-            ui.button(label, on_click=toggle, color=None).props("flat dense no-caps").classes("tool").style("align-self:flex-start")
+            ui.button(label, on_click=toggle, color=None).props("flat dense no-caps").classes("tool").style(
+                "align-self:flex-start"
+            )
 
     def toggle() -> None:
         nonlocal shows_all
@@ -68,10 +84,16 @@ def history(view: View, group: str) -> None:
 
 def _list(found: list[Event], form: str) -> None:
     if not found:
-        empty("sync_disabled", "No rebalance yet", "Each join, leave or expiry of a member appears here, with its cause and its cost.")
+        empty(
+            "sync_disabled",
+            "No rebalance yet",
+            "Each join, leave or expiry of a member appears here, with its cause and its cost.",
+        )
         return
     if form == "json":
-        text_element("pre", json.dumps([each.json for each in found], indent=2, ensure_ascii=False), "json").props('tabindex="0"')
+        text_element("pre", json.dumps([each.json for each in found], indent=2, ensure_ascii=False), "json").props(
+            'tabindex="0"'
+        )
         return
     with ui.element("ol").classes("lane"):
         for each in found:
@@ -117,12 +139,35 @@ def _chart(view: View, group: str) -> None:
     zoom = {"start": 100 - 100 * ZOOM_MS / span_ms, "end": 100} if span_ms > ZOOM_MS else {}
     options: dict[str, Any] = {
         "animation": False,
-        "grid": [{"left": left, "right": right, "top": 6, "height": 92}, {"left": left, "right": right, "top": 138, "bottom": 46}],
+        "grid": [
+            {"left": left, "right": right, "top": 6, "height": 92},
+            {"left": left, "right": right, "top": 138, "bottom": 46},
+        ],
         "axisPointer": {"link": [{"xAxisIndex": "all"}]},
-        "legend": {"top": 108, "left": left - 4, "icon": "roundRect", "itemWidth": 12, "itemHeight": 4, "textStyle": {":color": color("muted")}, "data": [line.name for line in lines]},
+        "legend": {
+            "top": 108,
+            "left": left - 4,
+            "icon": "roundRect",
+            "itemWidth": 12,
+            "itemHeight": 4,
+            "textStyle": {":color": color("muted")},
+            "data": [line.name for line in lines],
+        },
         "dataZoom": [
             {"type": "inside", "xAxisIndex": [0, 1], "filterMode": "none", "zoomOnMouseWheel": "ctrl", **zoom},
-            {"type": "slider", "xAxisIndex": [0, 1], "filterMode": "none", "height": 14, "bottom": 4, ":borderColor": color("line"), ":fillerColor": color("accent-soft"), "showDetail": False, "showDataShadow": False, "brushSelect": False, **zoom},
+            {
+                "type": "slider",
+                "xAxisIndex": [0, 1],
+                "filterMode": "none",
+                "height": 14,
+                "bottom": 4,
+                ":borderColor": color("line"),
+                ":fillerColor": color("accent-soft"),
+                "showDetail": False,
+                "showDataShadow": False,
+                "brushSelect": False,
+                **zoom,
+            },
         ],
         "xAxis": [
             time_axis(now_ms, first_ms, gridIndex=0, axisLabel={"show": False}),
@@ -139,7 +184,9 @@ def _chart(view: View, group: str) -> None:
                 "splitLine": {"show": True, "lineStyle": {":color": color("line")}},
             },
             value_axis("count", gridIndex=1),
-            value_axis("seconds", gridIndex=1, position="right", splitLine={"show": False}, **scale(SECONDS, largest_s)),
+            value_axis(
+                "seconds", gridIndex=1, position="right", splitLine={"show": False}, **scale(SECONDS, largest_s)
+            ),
         ],
         "tooltip": tooltip("muster.tooltip('count')"),
         "series": [
@@ -183,7 +230,9 @@ def _chart(view: View, group: str) -> None:
             return
         last_ms = max((at for at in rows if at != view.now.at_ms), default=last_ms)
         pushed = [[at_ms, *values] for at_ms, values in sorted(rows.items())]
-        ui.run_javascript(f"muster.push({chart.id}, {json.dumps(pushed)}, {view.now.at_ms - HOUR_MS}, {{1: 'seconds'}})")
+        ui.run_javascript(
+            f"muster.push({chart.id}, {json.dumps(pushed)}, {view.now.at_ms - HOUR_MS}, {{1: 'seconds'}})"
+        )
         if (now := list(watch.marks.since(view.now.at_ms - HOUR_MS))) != marks:
             marks = now
             ui.run_javascript(f"muster.marks({chart.id}, {marks_script(mark_data(marks))})")
@@ -194,4 +243,5 @@ def _chart(view: View, group: str) -> None:
 def _in_words(found: list[Event]) -> str:
     if not found:
         return "No rebalances."
-    return f"{text.counted(len(found), 'rebalance')}, the last: {found[0].title}. {found[0].summary}. Each is in the list below."
+    number = text.counted(len(found), "rebalance")
+    return f"{number}, the last: {found[0].title}. {found[0].summary}. Each is in the list below."

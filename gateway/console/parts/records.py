@@ -39,7 +39,9 @@ def records(view: View, topic: str, described: Mapping[str, Any]) -> None:
         time = ui.input("Time").props('type="datetime-local" step="1" stack-label')
         time.bind_visibility_from(start, "value", lambda value: value == "time_ms")
         limit = ui.select(_LIMITS, value=50, label="Records")
-        form = ui.select(list(FORMATS), value=query.get("format") if query.get("format") in FORMATS else "auto", label="Show as")
+        form = ui.select(
+            list(FORMATS), value=query.get("format") if query.get("format") in FORMATS else "auto", label="Show as"
+        )
         for field in (partition, start, offset, time, limit, form):
             field.props("outlined dense options-dense")
         with ui.element("div").classes("row"):
@@ -75,7 +77,9 @@ def records(view: View, topic: str, described: Mapping[str, Any]) -> None:
             with ui.element("div").classes("row"):
                 text_element("span", position(current), "muted small")
                 ui.element("span").classes("grow")
-                copy_button(commands.tail(topic, partition.value, start.value == "earliest", limit.value, view.watch.target))
+                copy_button(
+                    commands.tail(topic, partition.value, start.value == "earliest", limit.value, view.watch.target)
+                )
                 downloads("records", format=form.value, **chosen)
             if not current.get("records"):
                 empty("inbox", "No records here", "Choose another partition or an earlier place, or produce a record.")
@@ -156,7 +160,9 @@ def produce_dialog(view: View, topic: str, described: Mapping[str, Any]) -> None
             notice(NO_CHANGES, "warn", "lock")
         key = ui.input("Key", placeholder="none").props("outlined dense stack-label")
         value = ui.textarea("Value").props('outlined dense autogrow stack-label input-class="mono"')
-        headers = ui.textarea("Headers", placeholder="name=value, one on each line").props("outlined dense autogrow stack-label")
+        headers = ui.textarea("Headers", placeholder="name=value, one on each line").props(
+            "outlined dense autogrow stack-label"
+        )
         partition = ui.select(partitions, value=None, label="Partition").props("outlined dense options-dense")
 
         def named() -> list[tuple[str, str]]:
@@ -164,7 +170,9 @@ def produce_dialog(view: View, topic: str, described: Mapping[str, Any]) -> None
             return [(name.strip(), text) for name, _, text in pairs]
 
         def command() -> str:
-            return commands.produce(topic, value.value or "", key.value or None, partition.value, named(), view.watch.target)
+            return commands.produce(
+                topic, value.value or "", key.value or None, partition.value, named(), view.watch.target
+            )
 
         async def work() -> str:
             body = {

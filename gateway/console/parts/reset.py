@@ -33,7 +33,11 @@ def reset_dialog(view: View, group: str, choices: Mapping[str, list[int]]) -> No
             time.bind_visibility_from(kind, "value", lambda value: value == "time_ms")
             names = {"": "All topics with a commit", **{topic: topic for topic in choices}}
             topic = ui.select(names, value="", label="Topic").props("outlined dense options-dense")
-            partitions = ui.input("Partitions", placeholder="all").props("outlined dense stack-label").props('hint="such as 0,1"')
+            partitions = (
+                ui.input("Partitions", placeholder="all")
+                .props("outlined dense stack-label")
+                .props('hint="such as 0,1"')
+            )
             partitions.bind_visibility_from(topic, "value", bool)
         area = ui.element("div").classes("stack")
         with ui.element("div").classes("row").style("justify-content:flex-end"):

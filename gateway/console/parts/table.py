@@ -16,9 +16,16 @@ from muster.gateway.console.theme import View
 MAX_ROWS = 1_000
 """Rows that are sent to the browser; the downloads have all."""
 Href = Callable[[Row], str | None]
-_LINK = '<q-td :props="props"><a v-if="props.row._href_{0}" class="link" :href="props.row._href_{0}">{{{{ props.value }}}}</a><span v-else>{{{{ props.value }}}}</span></q-td>'
-_STATE = '<q-td :props="props"><span class="state" :class="props.row._class_{0}"><q-icon :name="props.row._icon_{0}" aria-hidden="true"></q-icon>{{{{ props.value }}}}</span></q-td>'
-_TIME = '<q-td :props="props"><muster-time v-if="props.row._{0}" :ms="props.row._{0}" mode="full"></muster-time><span v-else>–</span></q-td>'
+_LINK = (
+    '<q-td :props="props"><a v-if="props.row._href_{0}" class="link" :href="props.row._href_{0}">'
+    "{{{{ props.value }}}}</a><span v-else>{{{{ props.value }}}}</span></q-td>"
+)
+_STATE = (
+    '<q-td :props="props"><span class="state" :class="props.row._class_{0}">'
+    '<q-icon :name="props.row._icon_{0}" aria-hidden="true"></q-icon>{{{{ props.value }}}}</span></q-td>'
+)
+_TIME = '<q-td :props="props"><muster-time :ms="props.row._{0}" mode="full"></muster-time></q-td>'
+"""Vue's templates: values are texts there, never HTML."""
 
 
 class Action:
@@ -72,7 +79,8 @@ def data_table(
 
     shown = _unique(to_rows(raw))
     columns = [
-        _column(column, "wrap" if column.name in wraps else "cut" if column.name in cuts else "") for column in raw.columns
+        _column(column, "wrap" if column.name in wraps else "cut" if column.name in cuts else "")
+        for column in raw.columns
         if column.name not in hides
     ]
     if action is not None:

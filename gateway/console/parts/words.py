@@ -66,9 +66,7 @@ def moment(ms: int | None, mode: str = "full") -> ui.element:
 
 
 @contextmanager
-def card(
-    title: str = "", note: str = "", classes: str = "", table: str = "", **query: object
-) -> Iterator[ui.element]:
+def card(title: str = "", note: str = "", classes: str = "", table: str = "", **query: object) -> Iterator[ui.element]:
     """Draw a card with a heading; what is drawn inside is its content.
 
     ``table``: name of the downloads beside the heading, with ``query``.
@@ -143,5 +141,5 @@ def missing(path: str) -> None:
     empty(
         "update",
         "This cluster's gateways cannot tell this",
-        f"They do not serve {path}: they are older than the console. Restart the cluster with the version of the console.",
+        f"They do not serve {path}: they are older than the console. Restart the cluster with its version.",
     )

@@ -143,10 +143,17 @@
   muster.replaceUrl = (url) => history.replaceState(history.state, "", url);
 
   // The grid of groups
-  muster.groups = (query) => ({
+  muster.openGroup = (event) => { if (event.data) location.href = `/group?${new URLSearchParams({ name: event.data.group })}`; };
+  muster.groupsSorted = (event) => {
+    const sort = event.api.getColumnState().find((column) => column.sort), url = new URL(location.href);
+    if (sort) { url.searchParams.set("sort", sort.colId); url.searchParams.set("desc", sort.sort === "desc" ? "1" : "0"); }
+    else { url.searchParams.delete("sort"); url.searchParams.delete("desc"); }
+    muster.replaceUrl(url.pathname + url.search);
+  };
+  muster.groups = () => ({
     getRows: async (p) => {
       const sort = p.sortModel[0];
-      const url = new URLSearchParams(query());
+      const url = new URLSearchParams(location.search);
       url.set("start", p.startRow); url.set("end", p.endRow);
       if (sort) { url.set("sort", sort.colId); url.set("desc", sort.sort === "desc" ? "1" : "0"); }
       try {
