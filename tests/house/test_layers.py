@@ -18,6 +18,7 @@ PURE = (
     *sorted((ROOT / "actors/transactions").rglob("*.py")),
     *sorted((ROOT / "gateway/administration").rglob("*.py")),
     *sorted((ROOT / "gateway/attribution").rglob("*.py")),
+    *sorted((ROOT / "gateway/console/model").rglob("*.py")),
     *sorted((ROOT / "gateway/quotas").rglob("*.py")),
     *sorted((ROOT / "gateway/fetch_sessions").rglob("*.py")),
     *sorted((ROOT / "gateway/telemetry").rglob("*.py")),

@@ -1,0 +1,151 @@
+"""The poller, with HTTP servers that respond as gateways do, or do not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from muster.gateway.console.api import Api, ApiError, Gateways, MissingRoute, NoGateway
+from muster.gateway.console.watch import Watch, Watches
+from tests.gateway.console.model.entries import entry
+
+
+class _Gateway:
+    """A server with some of a gateway's routes, that counts what is asked."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.authorized: list[str | None] = []
+        self.status = 200
+        self.events: asyncio.Queue[str] = asyncio.Queue()
+        self.url = ""
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        self.asked[request.path] += 1
+        self.authorized.append(request.headers.get("Authorization"))
+        if self.status != 200:
+            return web.json_response({"error": "not now"}, status=self.status)
+        body: dict[str, Any] | None = {
+            "/v1/groups/lag": {"groups": [{"group": "g", "state": "Stable", "lag": 5, "lag_s": 1.5}], "total": 1},
+            "/v1/groups/waiting": {"groups": []},
+            "/v1/status": {"cluster_id": "c", "nodes": [], "actors": []},
+            "/v1/faults": {"faults": []},
+        }.get(request.path)
+        if request.path == "/v1/events":
+            response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+            await response.prepare(request)
+            while True:
+                await response.write((await self.events.get()).encode())
+        if body is None:
+            raise web.HTTPNotFound
+        return web.json_response(body)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[_Gateway]:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self.respond)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+
+async def _until(condition: Any, timeout_s: float = 10) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - of several parts, none of which has an event for it
+            await asyncio.sleep(0.02)
+
+
+def test_nobody_is_asked_without_a_viewer() -> None:
+    async def run() -> None:
+        async with _Gateway().serving() as gateway, aiohttp.ClientSession() as session:
+            watch = Watch(Api(Gateways([gateway.url]), session))
+            await asyncio.sleep(0.1)
+            assert not gateway.asked
+            watch.join("viewer", lambda: None)
+            assert await watch.ready(5)
+            assert watch.now.group("g") is not None
+            watch.leave("viewer")
+            await _until(lambda: watch._task is not None and watch._task.done())
+            before = gateway.asked.total()
+            await asyncio.sleep(1.2)
+            assert gateway.asked.total() == before
+
+    asyncio.run(run())
+
+
+def test_ten_viewers_cost_what_one_costs() -> None:
+    async def run() -> None:
+        async with _Gateway().serving() as gateway, aiohttp.ClientSession() as session:
+            watches = Watches(lambda authorization: Api(Gateways([gateway.url]), session, authorization))
+            told: Counter[int] = Counter()
+            watch = watches.of("Basic eA==")
+            for viewer in range(10):
+                assert watches.of("Basic eA==") is watch
+                watch.join(viewer, lambda viewer=viewer: told.update([viewer]))  # type: ignore[misc]
+            await _until(lambda: gateway.asked["/v1/groups/lag"] >= 3)
+            assert gateway.asked["/v1/groups/lag"] <= 4
+            assert set(told) == set(range(10))
+            assert set(gateway.authorized) == {"Basic eA=="}
+            await watches.close()
+
+    asyncio.run(run())
+
+
+def test_a_rebalance_of_the_stream_is_told_at_once() -> None:
+    async def run() -> None:
+        async with _Gateway().serving() as gateway, aiohttp.ClientSession() as session:
+            watch = Watch(Api(Gateways([gateway.url]), session))
+            watch.join("viewer", lambda: None)
+            await _until(lambda: gateway.asked["/v1/events"] == 1)
+            await gateway.events.put(f": heartbeat\n\nevent: rebalance\ndata: {json.dumps(entry(3).to_json())}\n\n")
+            await _until(lambda: [each.number for each in watch.journal.of_group("g")] == [3], 1)
+            await watch.close()
+
+    asyncio.run(run())
+
+
+def test_a_viewer_without_rights_is_said_so() -> None:
+    async def run() -> None:
+        async with _Gateway().serving() as gateway, aiohttp.ClientSession() as session:
+            gateway.status = 401
+            watch = Watch(Api(Gateways([gateway.url]), session))
+            watch.join("viewer", lambda: None)
+            assert await watch.ready(5)
+            assert watch.is_unauthorized
+            await watch.close()
+
+    asyncio.run(run())
+
+
+def test_the_next_gateway_is_asked_and_the_first_is_named() -> None:
+    async def run() -> None:
+        async with _Gateway().serving() as gone:
+            pass
+        async with _Gateway().serving() as gateway, aiohttp.ClientSession() as session:
+            api = Api(Gateways([gone.url, gateway.url]), session)
+            assert (await api.get("/v1/status"))["cluster_id"] == "c"
+            assert list(api.failed) == [gone.url]
+            assert api.gateway == gateway.url
+            with pytest.raises(MissingRoute):
+                await api.get("/v1/cluster")
+            gateway.status = 403
+            with pytest.raises(ApiError, match="not now") as refused:
+                await api.post("/v1/faults", {})
+            assert refused.value.status == 403
+            with pytest.raises(NoGateway):
+                await Api(Gateways([gone.url]), session).get("/v1/status")
+
+    asyncio.run(run())
