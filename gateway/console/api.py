@@ -67,7 +67,7 @@ class Gateways:
 
     @property
     def current(self) -> tuple[str, ...]:
-        """Those of the cluster, if they are known."""
+        """URLs that the cluster names; the given ones as long as none is known."""
         return self._found or self.given
 
 

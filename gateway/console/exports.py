@@ -19,7 +19,7 @@ from muster.gateway.console.model.timeline import events, table_of
 from muster.gateway.console.watch import Watch
 
 if TYPE_CHECKING:
-    from muster.gateway.console.app import Console
+    from muster.gateway.console.console import Console
 
 READY_S = 4.0
 _MAX_PAGE = 500

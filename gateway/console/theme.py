@@ -21,7 +21,7 @@ from muster.gateway.console.model.snapshot import Snapshot
 from muster.gateway.console.watch import Watch
 
 if TYPE_CHECKING:
-    from muster.gateway.console.app import Console
+    from muster.gateway.console.console import Console
 
 log = logging.getLogger(__name__)
 

@@ -34,8 +34,10 @@ LEASE_S = 15.0
 """How long a page that was requested counts as a viewer before its socket is there."""
 KEPT_S = 600.0
 """How long curves are kept without a viewer."""
-LONGEST_PAUSE_S = 10.0
+MAX_PAUSE_S = 10.0
 _ATTRIBUTION_S, _CLUSTER_S, _SLOW_S, _MISSING_S = 5.0, 15.0, 30.0, 60.0
+_NEEDED = {"_groups", "_others"}
+"""Parts that a page needs to be drawn."""
 _PAGE = 10_000
 _BRIDGE_MS = 4_000
 """Curves go on over a gap of this length, or of two rounds."""
@@ -43,7 +45,7 @@ _HISTORY_AT_ONCE = 10
 
 
 class Watch:
-    """What one viewer, or several with the same credentials, may see of the cluster, kept up to date."""
+    """Picture of the cluster for the viewers with the same credentials, kept up to date."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -111,7 +113,7 @@ class Watch:
     async def refresh(self) -> None:
         """Ask for everything at once: something was changed."""
         self._due.clear()
-        await asyncio.gather(self._round(self._groups), self._round(self._others))
+        await asyncio.gather(*(self._round(part) for part in (self._groups, self._others, self._seldom)))
 
     async def close(self) -> None:
         """End the poller."""
@@ -138,29 +140,29 @@ class Watch:
 
     async def _run(self) -> None:
         try:
-            await asyncio.gather(self._repeat(self._groups), self._repeat(self._others))
+            await asyncio.gather(*(self._repeat(part) for part in (self._groups, self._others, self._seldom)))
         finally:
             self.left_s = time.monotonic()
             if self._events is not None:
                 self._events.cancel()
 
-    async def _repeat(self, ask: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+    async def _repeat(self, fetch: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         """Ask again and again. What waits for silent actors delays nothing else."""
         while self.viewers:
             started_s = time.monotonic()
             try:
-                await self._round(ask)
+                await self._round(fetch)
             except Exception:
                 log.exception("a round of the console failed")
             took_s = time.monotonic() - started_s
             is_waiting = self.now.partial or self.now.error is not None
-            pause_s = PERIOD_S if is_waiting else min(took_s * (1 - SHARE) / SHARE, LONGEST_PAUSE_S)
+            pause_s = PERIOD_S if is_waiting else min(took_s * (1 - SHARE) / SHARE, MAX_PAUSE_S)
             await asyncio.sleep(max(PERIOD_S - took_s, pause_s if took_s > PERIOD_S * SHARE else 0.0))
 
-    async def _round(self, ask: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+    async def _round(self, fetch: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         started_s = time.monotonic()
         try:
-            found = {**await ask(), "error": None}
+            found = {**await fetch(), "error": None}
             self.is_unauthorized = False
         except NoGateway as error:
             found = {"error": str(error)}
@@ -180,12 +182,12 @@ class Watch:
             self.now = replace(self.now, took_s=time.monotonic() - started_s)
             self._record(now_ms)
             self.rounds += 1
-        self._parts.add(ask.__name__)
-        if len(self._parts) > 1 or self.is_unauthorized:
+        self._parts.add(fetch.__name__)
+        if self._parts >= _NEEDED or self.is_unauthorized:
             self._first.set()
-        self._tell()
+        self._inform()
 
-    def _tell(self) -> None:
+    def _inform(self) -> None:
         for changed in list(self._listeners.values()):
             try:
                 changed()
@@ -255,8 +257,6 @@ class Watch:
             ("status", PERIOD_S, self._status),
             ("waiting", PERIOD_S, self._waiting),
             ("faults", PERIOD_S, self._faults),
-            ("attribution", _ATTRIBUTION_S, self._attribution),
-            ("slow", _SLOW_S, self._slow),
         ):
             if self._is_due(name, period_s):
                 jobs.append(job())
@@ -265,19 +265,23 @@ class Watch:
             found |= part or {}
         if self.api.failed:
             await self.api.look_again()
-        if (self._events is None or self._events.done()) and self._may_ask(EVENTS):
+        if (self._events is None or self._events.done()) and self._may_have(EVENTS):
             self._events = asyncio.get_running_loop().create_task(self._stream(), name="console events")
         return found
 
-    async def _slow(self) -> None:
-        self.audit = await self._optional("/v1/audit") or self.audit
-        self.mapping = await self._optional("/v1/mapping") or self.mapping
-        await self._backfill()
-        before_ms = time.time_ns() // 1_000_000 - HOUR_MS
-        self.journal.forget(before_ms)
-        self.marks.forget(before_ms)
+    async def _seldom(self) -> dict[str, Any]:
+        if self._is_due("attribution", _ATTRIBUTION_S):
+            await self._attribution()
+        if self._is_due("slow", _SLOW_S):
+            await self._backfill()
+            self.audit = await self._optional("/v1/audit") or self.audit
+            self.mapping = await self._optional("/v1/mapping") or self.mapping
+            before_ms = time.time_ns() // 1_000_000 - HOUR_MS
+            self.journal.forget(before_ms)
+            self.marks.forget(before_ms)
+        return {}
 
-    def _may_ask(self, path: str) -> bool:
+    def _may_have(self, path: str) -> bool:
         """Return whether the route exists, as far as is known; one that was missing is tried again after a minute."""
         end_s = self._missing.get(path)
         if end_s is not None and end_s < time.monotonic():
@@ -287,7 +291,7 @@ class Watch:
 
     async def _optional(self, path: str, **query: Any) -> dict[str, Any] | None:
         """Return the response; None if the route is missing, or the viewer may not see it."""
-        if not self._may_ask(path):
+        if not self._may_have(path):
             return None
         try:
             return await self.api.get(path, **query)
@@ -342,7 +346,7 @@ class Watch:
         return {"faults": faults}
 
     async def _attribution(self) -> None:
-        if not self._may_ask("/v1/attribution"):
+        if not self._may_have("/v1/attribution"):
             return
         reports = await asyncio.gather(
             *(self.api.get_from(url, "/v1/attribution") for url in self.api.gateways.current), return_exceptions=True
@@ -405,7 +409,7 @@ class Watch:
         """Ask soon for what an event is about, and tell the pages."""
         for name in {"fault": ("faults",), "actor": ("status",)}.get(kind, ()):
             self._due.pop(name, None)
-        self._tell()
+        self._inform()
 
     def _sum(self, *kinds: str) -> float | None:
         rates = [rate for kind in kinds if (rate := self.attribution.rate_of(kind)) is not None]

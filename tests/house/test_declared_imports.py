@@ -32,6 +32,7 @@ OURS = {
 FOR_CHECKERS = {"_typeshed"}
 """Modules that only type checkers have."""
 _OF_EXTRAS = {
+    "console": ("gateway/console",),
     "data": ("actors/log/format/arrow", "gateway/client/consuming", "gateway/client/data", "gateway/client/pool"),
     "serve": ("gateway/client/serving",),
     "spark": ("spark",),
@@ -52,7 +53,7 @@ def normal(name: str) -> str:
         (("actors", "gateway", "muster", "placement"), ()),
         *((folders, (extra,)) for extra, folders in _OF_EXTRAS.items()),
         (("examples/demo",), ("demo",)),
-        (("benchmarks", "examples", "tests"), ("data", "demo", "dev", "serve", "spark")),
+        (("benchmarks", "examples", "tests"), ("console", "data", "demo", "dev", "serve", "spark")),
     ],
     ids=["product", *_OF_EXTRAS, "demo", "checkout"],
 )

@@ -1,1 +1,1 @@
-"""What pages show, computed from snapshots of the HTTP API. Pure: no I/O, no clock, no NiceGUI."""
+"""Content of the pages, computed from snapshots of the HTTP API. Pure: no I/O, no clock, no NiceGUI."""

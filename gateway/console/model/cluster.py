@@ -28,7 +28,7 @@ ACTOR_COLUMNS = (
     Column("node", "Node"),
     Column("pid", "Pid"),
     Column("restarts", "Restarts", Kind.COUNT),
-    Column("stand_in", "Stand-in"),
+    Column("standby", "Standby"),
     Column("address", "Address"),
     Column("error", "Error"),
 )
@@ -106,7 +106,7 @@ def actor_table(now: Snapshot) -> Table:
             "node": address_of(now, actor.node_id),
             "pid": actor.pid,
             "restarts": actor.restarts,
-            "stand_in": actor.stand_in,
+            "standby": actor.standby,
             "address": actor.address,
             "error": actor.error,
         }

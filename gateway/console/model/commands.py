@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -62,18 +61,23 @@ def evict(group: str, member: str, target: Target) -> str:
     return command("groups", "evict", group, member, *target.kafka())
 
 
-def reset(group: str, to: Mapping[str, Any], topics: Sequence[str] | None, execute: bool, target: Target) -> str:
-    """Return the command that moves a group's offsets; ``to`` and ``topics`` as in ``POST /v1/groups/reset``."""
-    where = [*_to(to)]
+def reset(
+    group: str, to: Mapping[str, Any], topics: Sequence[str] | None, target: Target, iso: Callable[[int], str]
+) -> str:
+    """Return the command that moves a group's offsets; ``to`` and ``topics`` as in ``POST /v1/groups/reset``.
+
+    ``iso`` returns a time in ms as ISO 8601.
+    """
+    where = [*_to(to, iso)]
     if "undo" not in to:
         for topic in topics or ():
             where += ["--topic", topic]
         where += [] if topics else ["--all-topics"]
-    options = [*where, *(["--execute"] if execute else []), *target.kafka()]
+    options = [*where, "--execute", *target.kafka()]
     return command("groups", "reset-offsets", *_name(group, options))
 
 
-def _to(to: Mapping[str, Any]) -> list[str]:
+def _to(to: Mapping[str, Any], iso: Callable[[int], str]) -> list[str]:
     match dict(to):
         case {"undo": True}:
             return ["--undo"]
@@ -86,8 +90,7 @@ def _to(to: Mapping[str, Any]) -> list[str]:
         case {"shift": shift}:
             return ["--shift-by", str(shift)]
         case {"time_ms": time_ms}:
-            moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-            return ["--to-datetime", moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")]
+            return ["--to-datetime", iso(time_ms)]
     return []
 
 

@@ -36,7 +36,7 @@ LARGEST_FIRST = frozenset({"members", "lag", "lag_s", "behind", "partitions", "w
 
 
 class Choice(NamedTuple):
-    """What a viewer wants to see, as in the URL's query."""
+    """Filter and order of the list, as in the URL's query."""
 
     query: str = ""
     state: str = ""

@@ -1,4 +1,4 @@
-"""What needs attention first: a sentence each, ranked, with a link to where more is known."""
+"""Attention first: a sentence each, ranked, with a link to where more is known."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ def _actors(now: Snapshot) -> Iterable[Attention]:
     for actor in now.actors:
         if actor.state in ("alive", "stopped"):
             continue
-        instead = f"; {actor.stand_in} serves in its place" if actor.stand_in else ""
+        instead = f"; {actor.standby} serves in its place" if actor.standby else ""
         why = f": {shortened(actor.error, 120)}" if actor.error else ""
-        level = Level.WARNING if actor.stand_in or actor.state == "starting" else Level.CRITICAL
+        level = Level.WARNING if actor.standby or actor.state == "starting" else Level.CRITICAL
         text = f"{actor.name} is {actor.state}{instead}{why}"
         yield Attention(level, "actor", text, links.link(links.CLUSTER, actor=actor.name))
 

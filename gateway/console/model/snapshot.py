@@ -114,7 +114,7 @@ class ActorRow:
     metrics_url: str | None = None
     restarts: int | None = None
     error: str | None = None
-    stand_in: str | None = None
+    standby: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class Column(NamedTuple):
     """One column."""
 
     name: str
-    """Of the field, in CSV and JSON."""
+    """Name of the field, in CSV and JSON."""
     label: str
     kind: Kind = Kind.TEXT
 

@@ -27,4 +27,4 @@ PAGES = (
     analytics.add_page,
     login.add_page,
 )
-"""What adds each page to the app."""
+"""Functions that add each page to the app."""

@@ -11,7 +11,7 @@ from muster.gateway.console.parts.words import card, copy_button
 from muster.gateway.console.theme import View, page, text_element
 
 if TYPE_CHECKING:
-    from muster.gateway.console.app import Console
+    from muster.gateway.console.console import Console
 
 JOBS = (
     ("consumption", "Bytes sent to each group, over days, with a price if you like."),
@@ -37,9 +37,9 @@ def add_page(console: Console) -> None:
                 "sub",
             )
         with ui.element("div").classes("nodes"):
-            for name, question in JOBS:
+            for name, says in JOBS:
                 with card(name.capitalize()):
-                    text_element("p", question)
+                    text_element("p", says)
                     text_element("pre", commands.spark(name), "cli")
                     with ui.element("div").classes("row"):
                         copy_button(commands.spark(name))

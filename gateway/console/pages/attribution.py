@@ -13,7 +13,7 @@ from muster.gateway.console.parts.words import card, copy_button, empty, missing
 from muster.gateway.console.theme import View, page, text_element, text_line
 
 if TYPE_CHECKING:
-    from muster.gateway.console.app import Console
+    from muster.gateway.console.console import Console
 
 
 def add_page(console: Console) -> None:

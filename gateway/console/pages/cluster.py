@@ -26,7 +26,7 @@ from muster.gateway.console.parts.words import (
 from muster.gateway.console.theme import View, page, text_element, text_line
 
 if TYPE_CHECKING:
-    from muster.gateway.console.app import Console
+    from muster.gateway.console.console import Console
 
 _EFFECTS = {
     "kill": "gets SIGKILL. A standby serves what it served, and Ray starts the process again.",
@@ -161,8 +161,8 @@ def _actor_dialog(view: View, actor: ActorRow) -> None:
         ]
         if actor.address:
             pairs.append(("Kafka", actor.address))
-        if actor.stand_in:
-            pairs.append(("In its place", actor.stand_in))
+        if actor.standby:
+            pairs.append(("In its place", actor.standby))
         if actor.error:
             pairs.append(("Error", actor.error))
         facts(pairs)
@@ -221,7 +221,7 @@ def _drain_button(view: View, node: NodeRow, drains: dict[str, int]) -> None:
             drains[node.node_id] = len(node.actors)
         return f"Actors may run on {node.address} again." if undo else f"{node.address} is being drained."
 
-    def ask() -> None:
+    def confirm() -> None:
         says = (
             f"Actors may be placed on {node.address} again, and a share of them moves there."
             if undo
@@ -240,7 +240,7 @@ def _drain_button(view: View, node: NodeRow, drains: dict[str, int]) -> None:
             why_not=NO_CHANGES,
         )
 
-    ui.button("Undrain" if undo else "Drain", on_click=ask).props("outline no-caps dense").classes("slim")
+    ui.button("Undrain" if undo else "Drain", on_click=confirm).props("outline no-caps dense").classes("slim")
 
 
 def _mapping(report: dict[str, Any]) -> None:

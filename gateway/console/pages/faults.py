@@ -22,7 +22,7 @@ from muster.gateway.console.parts.words import card, copy_button, downloads, emp
 from muster.gateway.console.theme import View, page, text_element
 
 if TYPE_CHECKING:
-    from muster.gateway.console.app import Console
+    from muster.gateway.console.console import Console
 
 _LABELS = {
     "actor": "Actor",

@@ -20,13 +20,13 @@ from muster.gateway.console.parts.words import card, copy_button, empty, state
 from muster.gateway.console.theme import View, page, text_element, text_line
 
 if TYPE_CHECKING:
-    from muster.gateway.console.app import Console
+    from muster.gateway.console.console import Console
 
 _PERIOD_ROUNDS = 2
 
 
 class _Group:
-    """What the API says about one group, fetched while the page is open."""
+    """One group as the API describes it, fetched while the page is open."""
 
     def __init__(self, view: View, name: str) -> None:
         self.view = view

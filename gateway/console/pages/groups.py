@@ -12,7 +12,7 @@ from muster.gateway.console.parts.words import card, copy_button, downloads, emp
 from muster.gateway.console.theme import View, page, text_element, text_line
 
 if TYPE_CHECKING:
-    from muster.gateway.console.app import Console
+    from muster.gateway.console.console import Console
 
 _REFRESH_S = 2.0
 _WIDTHS = {

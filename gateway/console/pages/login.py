@@ -13,7 +13,7 @@ from muster.gateway.console.parts.words import card, notice
 from muster.gateway.console.theme import document, text_element
 
 if TYPE_CHECKING:
-    from muster.gateway.console.app import Console
+    from muster.gateway.console.console import Console
 
 _FAILED = {
     "invalid": "The gateway does not take these credentials.",

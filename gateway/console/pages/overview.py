@@ -18,7 +18,7 @@ from muster.gateway.console.parts.words import card, copy_button, empty, look_of
 from muster.gateway.console.theme import View, page, text_element
 
 if TYPE_CHECKING:
-    from muster.gateway.console.app import Console
+    from muster.gateway.console.console import Console
 
 SHORT_MS = 300_000
 _ICONS = {Level.CRITICAL: ("error", "bad"), Level.WARNING: ("warning", "warn"), Level.NOTE: ("info", "info")}

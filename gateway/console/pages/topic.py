@@ -16,7 +16,7 @@ from muster.gateway.console.parts.words import card, copy_button, empty, missing
 from muster.gateway.console.theme import View, page, text_element, text_line
 
 if TYPE_CHECKING:
-    from muster.gateway.console.app import Console
+    from muster.gateway.console.console import Console
 
 _PERIOD_S = 3.0
 _PATH = "/v1/topics/describe"

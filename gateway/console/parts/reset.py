@@ -41,13 +41,13 @@ def reset_dialog(view: View, group: str, choices: Mapping[str, list[int]]) -> No
             partitions.bind_visibility_from(topic, "value", bool)
         area = ui.element("div").classes("stack")
         with ui.element("div").classes("row").style("justify-content:flex-end"):
-            copy_button(lambda: command(execute=True))
+            copy_button(lambda: command())
             ui.element("span").classes("grow")
             ui.button("Close", on_click=dialog.close).props("flat no-caps")
             preview = ui.button("Preview").props("outline no-caps")
     zone_min = 0
 
-    async def asked() -> dict[str, Any]:
+    async def wanted() -> dict[str, Any]:
         nonlocal zone_min
         time_ms = None
         if kind.value == "time_ms" and time.value:
@@ -58,14 +58,14 @@ def reset_dialog(view: View, group: str, choices: Mapping[str, list[int]]) -> No
 
     last: dict[str, Any] = {}
 
-    def command(*, execute: bool) -> str:
+    def command() -> str:
         body = last or request(group, kind.value, number.value, None, topic.value, partitions.value or "")
-        return commands.reset(group, body["to"], body["topics"], execute, view.watch.target)
+        return commands.reset(group, body["to"], body["topics"], view.watch.target, _iso)
 
     async def show() -> None:
         nonlocal last
         try:
-            last = await asked()
+            last = await wanted()
             found = await view.api.post(_PATH, {**last, "execute": False})
         except (MusterError, ValueError) as error:
             area.clear()
@@ -79,7 +79,7 @@ def reset_dialog(view: View, group: str, choices: Mapping[str, list[int]]) -> No
     def _show(found: dict[str, Any]) -> None:
         notice(summary(found), "warn" if found.get("refused") else "", "info")
         data_table(view, lambda: plan_table(found), "Preview", key="_", rows_per_page=10, is_live=False)
-        text_element("pre", command(execute=True), "cli")
+        text_element("pre", command(), "cli")
         if found.get("refused") or not view.now.cluster.may_change or not found.get("changes"):
             return
         confirm = ui.input("Type the group's name to confirm").props("outlined dense")
@@ -122,3 +122,8 @@ def reset_dialog(view: View, group: str, choices: Mapping[str, list[int]]) -> No
     preview.on_click(show)
     dialog.on("hide", dialog.delete)
     dialog.open()
+
+
+def _iso(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

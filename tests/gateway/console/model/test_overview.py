@@ -81,7 +81,7 @@ def test_a_flapping_group_is_named_with_its_main_cause() -> None:
 
 def test_what_is_worst_comes_first_and_kinds_are_cut() -> None:
     now = Snapshot(
-        actors=(ActorRow("offsets-7", "restarting"), ActorRow("log-0", "failed", stand_in="standby-1")),
+        actors=(ActorRow("offsets-7", "restarting"), ActorRow("log-0", "failed", standby="standby-1")),
         nodes=(NodeRow("n", "10.0.0.1", "draining", ("log-0",)),),
         faults=tuple(FaultRow(f"f-{n}", {"action": "drop"}, 0, None, 0, n) for n in range(5)),
         partial=True,

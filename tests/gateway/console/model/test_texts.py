@@ -55,10 +55,9 @@ def test_lists_and_ranges() -> None:
 def test_commands_quote_what_clients_call_themselves() -> None:
     assert commands.evict("g; rm -rf /", "$(id)", Target()) == "muster groups evict 'g; rm -rf /' '$(id)'"
     assert commands.history("--help", Target()) == "muster groups history -- --help"
-    command = commands.reset("g", {"time_ms": 1_700_000_000_000}, ["t:0,1"], True, TARGET)
+    command = commands.reset("g", {"time_ms": 1_700_000_000_000}, ["t:0,1"], TARGET, lambda ms: f"AT-{ms}")
     assert command == (
-        "muster groups reset-offsets g --to-datetime 2023-11-14T22:13:20.000Z --topic t:0,1 --execute "
-        "--bootstrap-server h:9092"
+        "muster groups reset-offsets g --to-datetime AT-1700000000000 --topic t:0,1 --execute --bootstrap-server h:9092"
     )
 
 
