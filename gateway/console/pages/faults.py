@@ -131,7 +131,7 @@ def _in_force(view: View) -> None:
             "Faults in force",
             key="id",
             action=Action("Clear", "close", clear),
-            wraps=("what",),
+            wraps=("what", "when"),
         )
         with ui.element("div").classes("row").style("padding:0 16px 12px"):
             ui.button("Clear all", icon="clear_all", on_click=clear_all).props("outline no-caps dense")

@@ -217,7 +217,7 @@ def time_chart(
         nonlocal last_ms, shown_marks
         rows: dict[int, list[float | None]] = {}
         for index, line in enumerate(lines):
-            for at_ms, value in line.points(last_ms):
+            for at_ms, value in line.points(view.now.at_ms - span_ms if is_bar else last_ms):
                 rows.setdefault(at_ms, [None] * len(lines))[index] = value
         if not rows or not view.now.at_ms:
             return

@@ -149,7 +149,7 @@ def _column(column: Column, classes: str) -> dict[str, Any]:
 
 def _add_action(table: ui.table, action: Action, find: Callable[[str], Row | None]) -> None:
     template = (
-        '<q-td :props="props"><q-btn flat dense no-caps class="tool slim" icon="{0}" label="{1}" '
+        '<q-td :props="props"><q-btn flat dense no-caps no-wrap class="tool slim" icon="{0}" label="{1}" '
         "@click.stop=\"() => $parent.$emit('act', props.row._key)\"></q-btn></q-td>"
     )
     table.add_slot("body-cell-_action", template.format(action.icon, action.label))

@@ -79,7 +79,7 @@
   };
   muster.phaseTip = (p) => `<div>${escaped(clock.format(new Date(p.value[1])))}</div><b>${escaped(p.value[4])}</b><div>${escaped(p.value[5])}</div>`;
   const held = new Map();
-  // rows: [[time, value of series 0, value of series 1, ...], ...]; a row of the time of the last one replaces it.
+  // Rows that begin before the curve replace it. rows: [[time, value of series 0, value of series 1, ...], ...]; a row of the time of the last one replaces it.
   const steps = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
   const secondsStep = (largest) => steps.find((step) => largest / step <= 4) ?? 86400 * (Math.floor(largest / 345600) + 1);
   const bytesStep = (largest) => 2 ** Math.max(Math.ceil(Math.log2(Math.max(largest, 1) / 4)), 0);
@@ -93,6 +93,7 @@
       data = { chart, points: series.map((s) => s.data.map((d) => (Array.isArray(d) ? d : d.value))) };
       held.set(id, data);
     }
+    if (data.points.every((points) => points.length && rows[0][0] <= points[0][0])) data.points = data.points.map(() => []);
     for (const [at, ...values] of rows) {
       data.points.forEach((points, i) => {
         if (points.length && points[points.length - 1][0] === at) points[points.length - 1] = [at, values[i]];
