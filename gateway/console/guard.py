@@ -33,11 +33,12 @@ HEADERS = {
     "Content-Security-Policy": CSP,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
+"""Other sites get no referrer. With ``no-referrer``, browsers would send the console's own forms with Origin: null."""
 _UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
 _REFUSED = b"this request was sent by another site, or to a name that is not the console's (see --allow-host)\n"
 

@@ -208,9 +208,9 @@ class Watch:
             while True:
                 response = await self.api.get("/v1/groups/lag", sort="group", limit=_PAGE, offset=offset)
                 first = first or response
-                rows += [read.group_row(each) for each in response["groups"]]
+                rows += [read.group_row(each) for each in response.get("groups") or ()]
                 offset += _PAGE
-                if offset >= response["total"]:
+                if offset >= (response.get("total") or 0):
                     break
         except ApiError as error:
             if error.status == UNAUTHORIZED:
@@ -231,7 +231,7 @@ class Watch:
             if error.status == UNAUTHORIZED:
                 raise
             return {}
-        found = tuple(read.waiting(each) for each in response["groups"])
+        found = tuple(read.waiting(each) for each in response.get("groups") or ())
         await self._ended(self.now.waiting, found)
         return {"waiting": found}
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
 from tests.muster_process import Muster, eventually
 
@@ -133,7 +133,12 @@ def open_page(browser: Browser, console: str) -> Iterator[Open]:
         page = context.new_page()
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
-        page.on("dialog", lambda dialog: (problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+
+        def dismiss(dialog: Dialog) -> None:
+            problems.append(f"dialog: {dialog.message}")
+            dialog.dismiss()
+
+        page.on("dialog", dismiss)
         page.goto(f"{url or console}{path}")
         page.wait_for_selector("h1")
         return page

@@ -41,7 +41,7 @@ def test_every_response_has_the_policy() -> None:
     headers = dict(sent("http", OURS)["headers"])
     assert headers[b"content-security-policy"].decode() == CSP
     assert headers[b"x-content-type-options"] == b"nosniff"
-    assert headers[b"referrer-policy"] == b"no-referrer"
+    assert headers[b"referrer-policy"] == b"same-origin"
     assert headers[b"cache-control"] == b"no-store"
 
 
