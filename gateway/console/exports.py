@@ -124,7 +124,7 @@ def make_router(console: Console) -> APIRouter:
         except ApiError as error:
             return JSONResponse({"error": error.message}, status_code=error.status)
         query = dict(request.query_params)
-        rates = watch.attribution.group_rates()
+        rates = watch.once("rates", watch.attribution.group_rates)
         found = console.chosen(watch, groups.Choice.of(query), rates)
         start, end = _number(query.get("start")), _number(query.get("end"))
         rows = groups.page(found, rates, start, min(end, start + _MAX_PAGE))

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from muster.gateway.client.errors import MusterError
 from muster.gateway.console.api import FORBIDDEN, UNAUTHORIZED, Api, ApiError, MissingRoute, NoGateway
@@ -26,6 +26,8 @@ from muster.gateway.console.model.series import HOUR_MS, TOTAL_STEP_MS, Curves, 
 from muster.gateway.console.model.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 PERIOD_S = 1.0
 SHARE = 0.1
@@ -70,6 +72,7 @@ class Watch:
         self._first = asyncio.Event()
         self._parts: set[str] = set()
         self._has_faults = False
+        self._computed: dict[str, Any] = {}
 
     # Viewers
 
@@ -187,7 +190,15 @@ class Watch:
             self._first.set()
         self._inform()
 
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """Return what ``compute`` returned since the last change, so that it is computed once for all viewers."""
+        if name not in self._computed:
+            self._computed[name] = compute()
+        found: T = self._computed[name]
+        return found
+
     def _inform(self) -> None:
+        self._computed.clear()
         for changed in list(self._listeners.values()):
             try:
                 changed()

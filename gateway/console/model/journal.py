@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -15,8 +15,6 @@ FLAPPING = 4
 """Rebalances within ten minutes from which on a group counts as flapping."""
 FLAP_WINDOW_MS = 600_000
 Key = tuple[str, int, int, int]
-Cause = tuple[str, str | None]
-"""Cause, client that caused it."""
 
 
 def key_of(entry: RebalanceEntry) -> Key:
@@ -42,7 +40,8 @@ class Brief(NamedTuple):
     ended_ms: int
     group: str
     cause: str
-    client: str | None
+    client: str
+    """Empty if no single member caused it."""
     ending: str
 
 
@@ -62,7 +61,7 @@ class Journal:
     """Ended rebalances. An entry that comes twice is kept once."""
 
     def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
-        self._briefs: deque[Brief] = deque()
+        self._briefs: list[Brief] = []
         self._entries: dict[Key, RebalanceEntry] = {}
         self._order: deque[Key] = deque()
         self._max = max_entries
@@ -80,10 +79,10 @@ class Journal:
             self._entries[key] = entry
             self._order.append(key)
             new.append(entry)
+            insort(self._briefs, _brief(entry))
             while len(self._order) > self._max:
                 del self._entries[self._order.popleft()]
-        if new:
-            self._briefs = deque(sorted(map(_brief, self._entries.values())))
+        del self._briefs[: -self._max]
         return new
 
     def forget(self, before_ms: int) -> None:
@@ -93,7 +92,7 @@ class Journal:
             for key in old:
                 del self._entries[key]
             self._order = deque(key for key in self._order if key in self._entries)
-            self._briefs = deque(brief for brief in self._briefs if brief.ended_ms >= before_ms)
+            self._briefs = [brief for brief in self._briefs if brief.ended_ms >= before_ms]
 
     def of_group(self, group: str, limit: int = MAX_OF_GROUP) -> list[RebalanceEntry]:
         """Return the newest entries of one group, newest first."""
@@ -102,9 +101,7 @@ class Journal:
 
     def since(self, since_ms: int) -> Iterator[Brief]:
         """Yield the rebalances that began at or after that time, in order of time."""
-        for brief in self._briefs:
-            if brief.began_ms >= since_ms:
-                yield brief
+        yield from self._briefs[bisect_left(self._briefs, since_ms, key=lambda brief: brief.began_ms) :]
 
     def per_minute(self, now_ms: int, minutes: int = 60) -> list[tuple[int, int]]:
         """Return (start of the minute in ms, rebalances that began in it), for each of the last minutes."""
@@ -123,16 +120,11 @@ class Journal:
 
 def _brief(entry: RebalanceEntry) -> Brief:
     by = entry.triggered_by
-    client = (by.group_instance_id or by.client_id or by.member_id) if by else None
+    client = (by.group_instance_id or by.client_id or by.member_id) if by else ""
     return Brief(entry.began_ms, entry.ended_ms, entry.group, entry.cause.value, client, entry.ending.value)
 
 
 def _flapping(group: str, briefs: list[Brief]) -> Flapping:
     (cause, by_cause), *_ = Counter(brief.cause for brief in briefs).most_common(1)
     (client, times), *_ = Counter(brief.client for brief in briefs if brief.cause == cause).most_common(1)
-    return Flapping(group, len(briefs), cause, by_cause, client if times * 2 > by_cause else None)
-
-
-def recent(counts: list[tuple[int, int]], since_ms: int) -> int:
-    """Return the sum of the counts of minutes from that time on."""
-    return sum(number for _, number in counts[bisect_left(counts, (since_ms, 0)) :])
+    return Flapping(group, len(briefs), cause, by_cause, client if client and times * 2 > by_cause else None)

@@ -134,7 +134,7 @@ def _facts(view: View, group: _Group) -> str:
         parts.append(f"epoch {described['epoch']}")
     if described.get("coordinator"):
         parts.append(f"coordinator {described['coordinator']}")
-    rate = view.watch.attribution.group_rates().get(group.name)
+    rate = view.watch.once("rates", view.watch.attribution.group_rates).get(group.name)
     if rate is not None:
         parts.append(text.rate(rate))
     return "  ·  ".join(parts)

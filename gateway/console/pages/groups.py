@@ -90,12 +90,12 @@ def _counted(console: Console, view: View) -> str:
     choice, total = Choice.of(view.query), len(view.now.groups)
     if not (choice.query or choice.state or choice.show):
         return text.counted(total, "group")
-    found = console.chosen(view.watch, choice, view.watch.attribution.group_rates())
+    found = console.chosen(view.watch, choice, view.watch.once("rates", view.watch.attribution.group_rates))
     return f"{text.count(len(found))} of {text.counted(total, 'group')}"
 
 
 def _states(view: View, choice: Choice) -> dict[str, str]:
-    names = {*view.now.states(), *([choice.state] if choice.state else [])}
+    names = {*view.watch.once("states", view.now.states), *([choice.state] if choice.state else [])}
     return {"": "Any state", **{name: name for name in sorted(names)}}
 
 

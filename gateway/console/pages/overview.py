@@ -54,7 +54,7 @@ def _attention(view: View) -> None:
     watch = view.watch
 
     def compute() -> list[Attention]:
-        return attention(watch.now, watch.curves, watch.journal, watch.attribution)
+        return watch.once("attention", lambda: attention(watch.now, watch.curves, watch.journal, watch.attribution))
 
     def draw(found: list[Attention]) -> None:
         if not found:
@@ -87,7 +87,7 @@ def _all_well(view: View) -> str:
 def _stats(view: View) -> None:
     def compute() -> tuple[tuple[str, str, str], ...]:
         now, attribution = view.now, view.watch.attribution
-        lag, lag_s = lag_totals(now.groups)
+        lag, lag_s = view.watch.once("lag", lambda: lag_totals(now.groups))
         out = attribution.rate_of(GROUPS)
         return (
             ("Groups", text.count(len(now.groups)), links.GROUPS),
@@ -106,7 +106,7 @@ def _stats(view: View) -> None:
 
     with card():
         view.live(compute, draw, "stats")
-        view.live(lambda: view.now.states(), _draw_states, "row")
+        view.live(lambda: view.watch.once("states", view.now.states), _draw_states, "row")
 
 
 def _draw_states(states: dict[str, int]) -> None:
@@ -186,7 +186,7 @@ def _group_bytes(view: View) -> None:
         lines = [line(name) for name in names]
         time_chart(view, "Bytes per second of the largest groups", lines, RATE)
 
-    view.live(lambda: watch.curves.largest("bytes_s", MAX_GROUP_LINES), draw)
+    view.live(lambda: watch.once("largest", lambda: watch.curves.largest("bytes_s", MAX_GROUP_LINES)), draw)
 
 
 def _unattributed(view: View) -> None:
