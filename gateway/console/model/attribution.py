@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from muster.gateway.console.model.table import Column, Kind, Table
 
@@ -32,6 +32,7 @@ EVIDENCE_TEXTS: Mapping[str, str] = {
     "derived": "derived from the others",
 }
 Key = tuple[str, ...]
+T = TypeVar("T")
 
 
 class Count(NamedTuple):
@@ -64,6 +65,8 @@ class Attribution:
     _gateways: dict[str, _Gateway] = field(default_factory=dict)
     _rates: dict[str, dict[tuple[str, Key], float]] = field(default_factory=dict)
     _hidden: dict[str, int] = field(default_factory=dict)
+    _computed: dict[tuple[str, str, int], Any] = field(default_factory=dict)
+    """Sums that were computed since the last report."""
 
     @property
     def is_known(self) -> bool:
@@ -98,7 +101,15 @@ class Attribution:
             del self._rates[name]
         self._sum_up()
 
+    def _once(self, name: str, kind: str, index: int, compute: Callable[[], T]) -> T:
+        key = name, kind, index
+        if key not in self._computed:
+            self._computed[key] = compute()
+        found: T = self._computed[key]
+        return found
+
     def _sum_up(self) -> None:
+        self._computed.clear()
         self.rates = {}
         for rates in self._rates.values():
             for key, rate in rates.items():
@@ -112,32 +123,32 @@ class Attribution:
 
     def group_rates(self) -> dict[str, float]:
         """Return bytes per second of each group."""
-        return self._by_first(GROUPS)
+        return self._once("rates", GROUPS, 0, lambda: self._rates_by(GROUPS, 0))
 
     def rate_of(self, kind: str) -> float | None:
         """Return bytes per second of one kind; None before the second fetch."""
         if not self.rates and not any(self._rates.values()):
             return None
-        return sum(rate for (each, key), rate in self.rates.items() if each == kind and key[0] != INTERNAL)
+        by_first = self._once("rates", kind, 0, lambda: self._rates_by(kind, 0))
+        return sum(rate for name, rate in by_first.items() if kind != REASONS or name != INTERNAL)
 
     def topic_rates(self, kind: str) -> dict[str, float]:
         """Return bytes per second of each topic: produced, or sent to groups."""
         index = {GROUPS: 1, REASONS: 1}.get(kind, 0)
+        return self._once("rates", kind, index, lambda: self._rates_by(kind, index))
+
+    def _rates_by(self, kind: str, index: int) -> dict[str, float]:
         found: dict[str, float] = {}
         for (each, key), rate in self.rates.items():
             if each == kind:
                 found[key[index]] = found.get(key[index], 0.0) + rate
         return found
 
-    def _by_first(self, kind: str) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for (each, key), rate in self.rates.items():
-            if each == kind:
-                found[key[0]] = found.get(key[0], 0.0) + rate
-        return found
-
     def sums(self, kind: str, index: int = 0) -> dict[str, Count]:
         """Return the sums by one part of the key, the most bytes first."""
+        return self._once("sums", kind, index, lambda: self._sums(kind, index))
+
+    def _sums(self, kind: str, index: int) -> dict[str, Count]:
         found: dict[str, Count] = {}
         for (each, key), count in self.totals.items():
             if each == kind:
@@ -146,6 +157,9 @@ class Attribution:
 
     def unattributed_share(self) -> float | None:
         """Return the share of bytes without a group, without those of Muster's own readers; None without bytes."""
+        return self._once("share", "", 0, self._share)
+
+    def _share(self) -> float | None:
         without = sum(count.bytes for reason, count in self.sums(REASONS).items() if reason != INTERNAL)
         with_group = sum(count.bytes for count in self.sums(GROUPS).values())
         return without / (without + with_group) if without + with_group else None
