@@ -182,7 +182,7 @@ def document(version: str) -> None:
     ui.add_head_html(HEAD.format(version=version))
     (quasar_page,) = ui.context.client.page_container.default_slot.children
     quasar_page.props("role=presentation")  # it is a second <main>
-    ui.run_javascript("Quasar.Dark.set(muster.isDark)")
+    ui.run_javascript("Quasar.Dark.set(muster.isDark); muster.showPlace()")
 
 
 @contextmanager

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 _REFRESH_S = 2.0
 _WIDTHS = {
-    "group": 260,
-    "state": 170,
-    "type": 100,
-    "behind": 110,
-    "members": 100,
-    "lag": 110,
-    "lag_s": 120,
-    "bytes_s": 120,
+    "group": 240,
+    "lag_s": 110,
+    "lag": 105,
+    "state": 185,
+    "members": 95,
+    "behind": 105,
     "without_commit": 110,
+    "bytes_s": 110,
+    "type": 100,
 }
 _SHOWN = ("group", "lag_s", "lag", "state", "members", "behind", "without_commit", "bytes_s", "type")
 _TEXT = "p => p.data ? String(p.data[p.colDef.field]) : ''"
@@ -123,6 +123,8 @@ def _grid(view: View, choice: Choice) -> ui.aggrid:
                 ":valueFormatter": "p => p.value ? muster.stateMark(p.value) + '  ' + p.value : ''",
                 ":cellClass": "p => muster.stateClass(p.value)",
             }
+        if name == "type":
+            definition[":hide"] = "innerWidth < 1360"
         if name == choice.sort:
             definition["sort"] = "desc" if choice.descending else "asc"
         columns.append(definition)

@@ -141,6 +141,8 @@
       document.body.append(area); area.select(); document.execCommand("copy"); area.remove();
     }
   };
+  // On a narrow screen the navigation is a row that scrolls.
+  muster.showPlace = () => document.querySelector(".nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
   muster.replaceUrl = (url) => history.replaceState(history.state, "", url);
 
   // The grid of groups
