@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import socket
@@ -140,7 +141,13 @@ async def serve(
     if ssl_context is not None:
         config.ssl = ssl_context
     server = _Server(config)
-    await server.serve(sockets=sockets)
+    running = asyncio.create_task(server.serve(sockets=sockets))
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        server.should_exit = True
+        await running
+        raise
 
 
 class _Server(uvicorn.Server):
