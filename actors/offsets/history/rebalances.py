@@ -1,8 +1,9 @@
 """The rebalance journal of one coordinator: the last entries in memory, all of them in the table.
 
-Handles two queries. ``history`` (``group``, ``limit``) returns the group's last rebalances, newest first, including
-those before this process. ``waiting`` returns every rebalance that has not ended, and whom it waits for. This module
-also writes the watchdog's lines to the actor's log.
+Handles four queries. ``history`` (``group``, ``limit``) returns the group's last rebalances, newest first, including
+those before this process. ``waiting`` returns every rebalance that has not ended, and whom it waits for. ``journal``
+(``after``) returns what has ended since the last such query, and ``recent`` (``since_ms``) the last that ended, both
+of all groups and from memory alone. This module also writes the watchdog's lines to the actor's log.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import islice, takewhile
 from typing import Any
 
 from muster.actors.group.events import Event, RebalanceMovedOn, RebalanceStuck
 from muster.actors.group.types import GroupId
 from muster.actors.group.watchdog import described, on_one_line
 from muster.actors.offsets.history.journal import Journal
+from muster.actors.offsets.history.recent import Recent, that_fit
 from muster.actors.offsets.partition import OffsetsPartition
 from muster.actors.runtime.event_writer import Flushing
 from muster.actors.tables.rebalance_entry import RebalanceEntry
@@ -29,42 +31,7 @@ log = logging.getLogger(__name__)
 DEFAULT_LIMIT = 20
 MAX_BYTES = 2 << 20
 """Limit of JSON in one response, except for a single larger entry: no heartbeat is answered while it is built."""
-
-
-class Recent:
-    """The last entries of each group. Above ``most_bytes`` (of JSON), the oldest entries of all groups are dropped."""
-
-    def __init__(self, *, per_group: int = 100, most_bytes: int = 4 << 20) -> None:
-        self._per_group = per_group
-        self._most_bytes = most_bytes
-        self._bytes = 0
-        self._entries: dict[int, tuple[str, bytes]] = {}
-        self._by_group: dict[str, deque[int]] = {}
-
-    def add(self, entry: RebalanceEntry, encoded: bytes) -> None:
-        """Entries of a group come in the order of their numbers, which are unique across groups."""
-        numbers = self._by_group.setdefault(entry.group, deque())
-        numbers.append(entry.number)
-        self._entries[entry.number] = entry.group, encoded
-        self._bytes += len(encoded)
-        if len(numbers) > self._per_group:
-            self._drop(numbers[0])
-        while self._bytes > self._most_bytes:
-            self._drop(next(iter(self._entries)))
-
-    def of(self, group: str, limit: int) -> list[bytes]:
-        """Return the group's entries, newest first."""
-        numbers = [*self._by_group.get(group, ())][-limit:]
-        return [self._entries[number][1] for number in reversed(numbers)]
-
-    def _drop(self, number: int) -> None:
-        """Forget an entry, which must be the oldest of its group."""
-        group, encoded = self._entries.pop(number)
-        self._bytes -= len(encoded)
-        numbers = self._by_group[group]
-        numbers.popleft()
-        if not numbers:
-            del self._by_group[group]
+_FOREVER_MS = -(1 << 62)
 
 
 class RebalanceHistory:
@@ -82,6 +49,8 @@ class RebalanceHistory:
         core.observers.add(self.observe, {*self._journal.kinds, RebalanceStuck, RebalanceMovedOn})
         core.query_handlers["history"] = self.history
         core.query_handlers["waiting"] = self.waiting
+        core.query_handlers["journal"] = self.journal
+        core.query_handlers["recent"] = self.recent
 
     def start(self) -> None:
         """Flush from now on, starting with what a dead predecessor left."""
@@ -90,13 +59,13 @@ class RebalanceHistory:
     async def close(self) -> None:
         """Call after the partition has stopped. Writes everything to the table."""
         for entry in self._journal.close(self._now_ms()):
-            self._keep(entry)
+            self.keep(entry)
         await self._flushing.close()
 
     def observe(self, event: Event, now_ms: int) -> None:
         entry = self._journal.observe(event, now_ms)
         if entry is not None:
-            self._keep(entry)
+            self.keep(entry)
         match event:
             case RebalanceStuck():
                 log.warning("%s", described(event, now_ms), extra={"group": event.group})
@@ -127,13 +96,57 @@ class RebalanceHistory:
         """Return ``groups``: every rebalance that has not ended, as ``RebalanceWait.to_json``."""
         return {"groups": [wait.to_json() for wait in self._core.coordinator.waiting()]}
 
+    def journal(self, query: dict[str, Any]) -> dict[str, Any]:
+        """Return what ended after the cursor ``after``, oldest first, of all groups.
+
+        A cursor is ``[leader epoch, count of ended entries]``; without one, ``entries`` is empty. ``since_ms`` leaves
+        out entries that ended before that time. At most ``max_bytes`` (default and limit MAX_BYTES), but at least one
+        entry.
+
+        ``after``: the next cursor. ``entries``: pairs of a count and the entry as JSON text, which has ``v`` besides
+        ``RebalanceEntry.to_json``. ``more``: whether there are further ones now. ``lost``: how many entries between
+        the cursors were dropped from memory; null if the cursor is another coordinator's, whose last entries this one
+        does not have. The cursor ``[0, 0]``, of no coordinator, is before the first entry.
+        """
+        after, now = query.get("after"), [self._core.epoch, self._recent.count]
+        since_ms, max_bytes = query.get("since_ms", _FOREVER_MS), query.get("max_bytes", MAX_BYTES)
+        if not all(isinstance(value, int) for value in (since_ms, max_bytes)):
+            return {"error": "since_ms and max_bytes are numbers"}
+        if after is None:
+            return {"after": now, "entries": [], "lost": 0, "more": False}
+        if not isinstance(after, list) or len(after) != 2 or not all(isinstance(value, int) for value in after):
+            return {"error": "after is a cursor [leader epoch, count]"}
+        epoch, count = after
+        part = self._recent.since(count if epoch == self._core.epoch else 0, min(max_bytes, MAX_BYTES))
+        return {
+            "after": [self._core.epoch, part.count],
+            "entries": [[kept.count, kept.encoded.decode()] for kept in part.entries if kept.ended_ms >= since_ms],
+            "lost": part.lost if epoch in (self._core.epoch, 0) else None,
+            "more": part.more,
+        }
+
+    def recent(self, query: dict[str, Any]) -> dict[str, Any]:
+        """Return ``entries`` of all groups that ended at ``since_ms`` or later, as JSON text as in ``journal``.
+
+        Newest first, at most ``limit`` and ``max_bytes``, but at least one. ``more``: whether there are further ones.
+        """
+        since_ms, limit = query.get("since_ms", _FOREVER_MS), query.get("limit", DEFAULT_LIMIT)
+        max_bytes = query.get("max_bytes", MAX_BYTES)
+        if not all(isinstance(value, int) for value in (since_ms, limit, max_bytes)) or limit < 1:
+            return {"error": "recent needs numbers, and a limit of at least 1"}
+        known = takewhile(lambda kept: kept.ended_ms >= since_ms, self._recent.newest_first())
+        candidates = [*islice(known, limit + 1)]
+        found = that_fit(candidates[:limit], min(max_bytes, MAX_BYTES))
+        return {"entries": [kept.encoded.decode() for kept in found], "more": len(found) < len(candidates)}
+
     def _older(self, group: str, limit: int, found: list[bytes]) -> list[bytes]:
         """From the table and its spools, the entries that are not in memory. Blocks."""
         known = {(entry["epoch"], entry["number"]) for entry in map(_to_json, found)}
         stored = (entry for entry in self._store.recent(group, limit) if (entry.epoch, entry.number) not in known)
         return _that_fit(map(encode, stored), sum(map(len, found)))
 
-    def _keep(self, entry: RebalanceEntry) -> None:
+    def keep(self, entry: RebalanceEntry) -> None:
+        """Add an entry that has just ended."""
         encoded = encode(entry)
         self._recent.add(entry, encoded)
         self._store.add(entry, encoded)

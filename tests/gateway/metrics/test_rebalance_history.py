@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from muster.actors.offsets.history.rebalances import Recent
+from muster.actors.offsets.history.recent import Recent
 from muster.actors.runtime.process import now_ms
 from muster.actors.tables.rebalances import encode
 from muster.actors.wire.kafka.codec import ErrorCode
