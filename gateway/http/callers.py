@@ -63,6 +63,7 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/v1/groups/lag"): Right.GROUP_OR_ROWS,
     ("GET", "/v1/groups/waiting"): Right.ROWS,
     ("GET", "/v1/prometheus/targets"): Right.READ_CLUSTER,
+    ("GET", "/v1/rebalances"): Right.ROWS,
     ("GET", "/v1/status"): Right.READ_CLUSTER,
     ("GET", "/v1/faults"): Right.READ_CLUSTER,
     ("POST", "/v1/faults"): Right.CHANGE_CLUSTER,

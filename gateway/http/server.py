@@ -19,6 +19,7 @@ from prometheus_client.exposition import choose_encoder
 from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.sockets.held import Listening, listening_sockets
 from muster.gateway.http import audit as http_audit
+from muster.gateway.http import events as http_events
 from muster.gateway.http import faults as http_faults
 from muster.gateway.http import groups as http_groups
 from muster.gateway.http import lag as http_lag
@@ -70,6 +71,7 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     app = make_app(gateway.metrics, lambda: gateway.serving, fetch, callers.middleware, partial(_hidden_names, gateway))
     same_cluster.add_check(app, gateway)
     http_audit.add_routes(app, gateway)
+    http_events.add_routes(app, gateway)
     http_groups.add_routes(app, gateway)
     http_lag.add_routes(app, gateway)
     http_prometheus.add_routes(app, gateway)

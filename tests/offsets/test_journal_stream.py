@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from muster.actors.offsets.history.rebalances import RebalanceHistory
-from muster.actors.offsets.history.recent import Recent
+from muster.actors.offsets.history.recent import Recent, Since
 from muster.actors.runtime.process import now_ms
 from muster.actors.tables.rebalance_entry import RebalanceEntry
 from muster.actors.tables.rebalances import RebalanceStore, encode
@@ -39,8 +39,8 @@ def test_entries_come_in_the_order_in_which_they_ended() -> None:
     assert [json.loads(kept.encoded)["number"] for kept in part.entries] == [2, 1, 3]
     assert [kept.count for kept in part.entries] == [1, 2, 3]
     assert (part.count, part.lost, part.more) == (3, 0, False)
-    assert recent.since(3, 1 << 20) == ((), 3, 0, False)
-    assert recent.since(99, 1 << 20) == ((), 3, 0, False)
+    assert recent.since(3, 1 << 20) == Since((), 3, 0, False)
+    assert recent.since(99, 1 << 20) == Since((), 3, 0, False)
 
 
 def test_a_late_reader_learns_how_many_it_has_missed() -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from muster.actors.tables.rebalance_entry import RebalanceEntry
 
 
-class Kept(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Kept:
     """An entry, encoded once for the spool, the table and all readers."""
 
     count: int
@@ -23,7 +24,8 @@ class Kept(NamedTuple):
     encoded: bytes
 
 
-class Since(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Since:
     """Part of what has ended since a count, oldest first."""
 
     entries: tuple[Kept, ...]
