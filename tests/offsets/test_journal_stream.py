@@ -1,4 +1,4 @@
-"""What a coordinator's journal hands to readers of all groups: ``journal`` and ``recent``."""
+"""The queries ``journal`` and ``recent`` of a coordinator, for readers of all groups."""
 
 from __future__ import annotations
 
