@@ -26,10 +26,10 @@ from muster.gateway.cli.client import cluster, reader
 from muster.gateway.cli.client import gateways as client_gateways
 from muster.gateway.cli.client.gateways import Coordinator, Gateways
 from muster.gateway.cli.client.producer import Producer
-from muster.gateway.client.groups import offsets
 from muster.gateway.cli.groups.commands import groups
 from muster.gateway.cli.storage import directory as storage
 from muster.gateway.client.errors import MusterError
+from muster.gateway.client.groups import offsets
 from muster.gateway.client.kafka import brokers
 from muster.gateway.client.kafka import requests as kafka_requests
 from muster.gateway.client.security import ClientTls, Login, Security

@@ -1,4 +1,4 @@
-"""What is needed of a connection to administer groups."""
+"""Connections over which groups are administered."""
 
 from __future__ import annotations
 

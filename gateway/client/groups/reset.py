@@ -79,7 +79,7 @@ def to_time(moment_ms: int, remark: str = "") -> Target:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a reset changes."""
+    """Changes of a reset."""
 
     group: str
     state: str
