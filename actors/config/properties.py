@@ -232,6 +232,11 @@ class MusterConfig(
     node_settle_ms: Long = Field(
         10_000, ge=0, description="How long a node must have been in the Ray cluster before it gets actors, in ms."
     )
+    http_changes_enable: Bool = Field(
+        False,
+        description="Whether the HTTP port takes changes, such as a reset of offsets: from those who may make them by "
+        "Kafka's requests, and from anyone who reaches the port where nothing authenticates.",
+    )
     fault_injection_enable: Bool = Field(
         False,
         description="Whether faults can be injected (docs/faults.md). For test clusters only: anyone who may ALTER the "

@@ -378,7 +378,7 @@ class Watch:
     async def _backfill(self) -> None:
         """Fetch what ended before the stream of events, or beside it."""
         since_ms = time.time_ns() // 1_000_000 - HOUR_MS
-        response = await self._optional("/v1/rebalances", since_ms=since_ms, limit=5_000)
+        response = await self._optional("/v1/rebalances", since_ms=since_ms, limit=1_000)
         if response is not None:
             self.journal.add(read_entries(response.get("entries") or ()))
 

@@ -50,6 +50,7 @@ class Right(Enum):
     GROUP_OR_ROWS = (
         "DESCRIBE on the group in the query; without one, rows that the caller may not DESCRIBE are left out"
     )
+    KAFKA = "the rights of the Kafka requests that it sends"
     READ_CLUSTER = "DESCRIBE on the cluster"
     CHANGE_CLUSTER = "ALTER on the cluster"
 
@@ -59,8 +60,12 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/metrics"): Right.NAMES,
     ("GET", "/v1/openapi.json"): Right.NONE,
     ("GET", "/v1/audit"): Right.ROWS,
+    ("GET", "/v1/cluster"): Right.ROWS,
+    ("GET", "/v1/groups/describe"): Right.KAFKA,
+    ("POST", "/v1/groups/evict"): Right.KAFKA,
     ("GET", "/v1/groups/history"): Right.GROUP,
     ("GET", "/v1/groups/lag"): Right.GROUP_OR_ROWS,
+    ("POST", "/v1/groups/reset"): Right.KAFKA,
     ("GET", "/v1/groups/waiting"): Right.ROWS,
     ("GET", "/v1/prometheus/targets"): Right.READ_CLUSTER,
     ("GET", "/v1/rebalances"): Right.ROWS,
@@ -73,6 +78,9 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("POST", "/v1/faults/plan/check"): Right.READ_CLUSTER,
 }
 """By method and path of the route. A route that is missing here is refused."""
+CHANGES = frozenset({("POST", "/v1/groups/evict"), ("POST", "/v1/groups/reset")})
+"""Routes that are refused unless ``http.changes.enable=true``."""
+_CHANGES_DISABLED = "changes over HTTP are off; start the cluster with --set http.changes.enable=true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,10 @@ class Caller:
 
     def may_on_cluster(self, operation: AclOperation) -> bool:
         return self.may(operation, AclResourceType.CLUSTER, CLUSTER_NAME)
+
+    def sees(self, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
+        """Whether the caller may do that; no decision about a request, which is counted and logged."""
+        return self._is_allowed(operation, resource, name)
 
     def sees_cluster(self) -> bool:
         return self._is_allowed(AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME)
@@ -166,7 +178,7 @@ class Callers:
                 await self._admit(request)
             except _Refused as refused:
                 response: web.StreamResponse = self._refusal(request, refused)
-                await self._record(request, response.status)
+                await self._record(request, response.status, is_admitted=False)
                 return response
             status = _FAILED
             try:
@@ -206,6 +218,8 @@ class Callers:
         if not _is_admitted(caller, right, request):
             needs_login = caller.principal == ANONYMOUS and self.authenticates
             raise _Refused(401 if needs_login else 403, f"{caller.principal} may not do this; it needs {right.value}")
+        if route in CHANGES and not self._gateway.config.http_changes_enable:
+            raise _Refused(403, _CHANGES_DISABLED)
 
     async def _caller(self, request: web.Request) -> Caller:
         host = canonical_host(request.remote or "")
@@ -236,15 +250,21 @@ class Callers:
             return await _user_with_password(self._gateway.sasl, value.strip(), host)
         return None
 
-    async def _record(self, request: web.Request, status: int) -> None:
-        """In the gateway's trail, if it is a change, or the attempt of one. Waits for nothing that the client sends."""
+    async def _record(self, request: web.Request, status: int, *, is_admitted: bool = True) -> None:
+        """In the gateway's trail, if it is a change, or the attempt of one. Waits for nothing that the client sends.
+
+        Kafka requests of a route are recorded as such.
+        """
         trail, route = self._gateway.trail, _route(request)
-        if trail is None or RIGHTS.get(route) is not Right.CHANGE_CLUSTER:
+        is_change = RIGHTS.get(route) is Right.CHANGE_CLUSTER or (route in CHANGES and not is_admitted)
+        if trail is None or not is_change:
             return
         caller, fault_id = current_caller(), request.match_info.get("id")
         is_read = status < 400 and not request.can_read_body
         detail = " ".join((await request.read()).decode(errors="replace").split()) if is_read else ""
-        change = Change(" ".join(route), "FAULT", fault_id, str(status), detail or None)
+        change = Change(
+            " ".join(route), "GROUP" if route in CHANGES else "FAULT", fault_id, str(status), detail or None
+        )
         trail.record(DOOR, Who(caller.principal, caller.host), change)
 
     def _refusal(self, request: web.Request, refused: _Refused) -> web.Response:
@@ -272,7 +292,7 @@ def _is_admitted(caller: Caller, right: Right, request: web.Request) -> bool:
             return True
         case Right.GROUP_OR_ROWS if "group" in request.query:
             return _is_admitted(caller, Right.GROUP, request)
-        case Right.ROWS | Right.GROUP_OR_ROWS:
+        case Right.ROWS | Right.GROUP_OR_ROWS | Right.KAFKA:
             return caller.authorizer is not None or caller.may_all
         case Right.GROUP:
             group = request.query.get("group", "")

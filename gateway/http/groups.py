@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from aiohttp import web
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from muster.actors.wire.internal.channel import Channel, ChannelLost
 from muster.gateway.http.callers import current_caller
@@ -23,6 +24,8 @@ from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.queries import Responses, query_coordinators
 
 T = TypeVar("T")
+M = TypeVar("M", bound="Body")
+_BODY_S = 30.0
 DEFAULT_LIMIT, LARGEST_LIMIT = 20, 10_000
 """Rebalances in a history."""
 _READY_S = 5.0
@@ -145,3 +148,33 @@ def merged(responses: Responses, missing: list[int]) -> dict[str, Any]:
             if isinstance(value, list):
                 together.setdefault(name, []).extend(value)
     return {**together, "partial": bool(missing), "missing_partitions": missing}
+
+
+class Body(BaseModel):
+    """A JSON object without other members than its fields."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+async def body_of(request: web.Request, kind: type[M]) -> M:
+    """Return the body. Raises Failed: 415 unless it is ``application/json``, 400, or 408 if it does not come.
+
+    A page of another site cannot send JSON to this one.
+    """
+    if request.content_type != "application/json":
+        raise Failed(415, "the body must be application/json, as named in Content-Type")
+    try:
+        async with asyncio.timeout(_BODY_S):
+            text = await request.read()
+    except TimeoutError:
+        raise Failed(408, f"the body has not come within {_BODY_S:g} s") from None
+    except web.RequestPayloadError as error:
+        raise Failed(400, f"the body cannot be read: {' '.join(str(error).split())}") from error
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        raise Failed(400, "; ".join(_problem(each["loc"], each["msg"]) for each in error.errors())) from error
+
+
+def _problem(where: tuple[int | str, ...], text: str) -> str:
+    return f"{'.'.join(map(str, where)) or 'the body'}: {text}"

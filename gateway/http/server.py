@@ -19,8 +19,10 @@ from prometheus_client.exposition import choose_encoder
 from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.sockets.held import Listening, listening_sockets
 from muster.gateway.http import audit as http_audit
+from muster.gateway.http import cluster as http_cluster
 from muster.gateway.http import events as http_events
 from muster.gateway.http import faults as http_faults
+from muster.gateway.http import group_changes as http_group_changes
 from muster.gateway.http import groups as http_groups
 from muster.gateway.http import lag as http_lag
 from muster.gateway.http import prometheus as http_prometheus
@@ -77,6 +79,8 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     http_prometheus.add_routes(app, gateway)
     http_status.add_routes(app, gateway)
     http_faults.add_routes(app, gateway)
+    http_cluster.add_routes(app, gateway)
+    http_group_changes.add_routes(app, gateway)
     return app
 
 

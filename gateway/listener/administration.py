@@ -28,7 +28,7 @@ def record(call: Call, reply: Reply) -> None:
         _, response = codec.decode_response(header.api_key, header.api_version, frame)
         who = Who(connection.principal, connection.host, header.client_id, connection.id)
         for change in read(name, call.entity(), response, partial(_name_of, call.gateway)):
-            trail.record(DOOR, who, change)
+            trail.record(connection.door, who, change)
     except Exception as error:
         call.gateway.limited_log.exception(error, "trail", connection.host, "a request is not in the trail")
 

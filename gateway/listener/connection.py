@@ -11,6 +11,7 @@ from muster.actors.config import Listener
 from muster.actors.wire.internal import envelope
 from muster.actors.wire.kafka.framing import SIZE_BYTES, Buffer, Framer, FrameTooLarge, write_framed
 from muster.gateway.attribution.connection import ConnectionState
+from muster.gateway.listener.administration import DOOR
 from muster.gateway.listener.api import APIS, Api, Call, Reply
 from muster.gateway.listener.complaints import BadRequest, Cause, Complaint
 from muster.gateway.listener.gateway import Gateway
@@ -54,6 +55,8 @@ class Connection(asyncio.Protocol):
     Its memory is bounded: requests by PIPELINE_LIMIT and socket.request.max.bytes; responses because none is started
     while the client does not take those it has, and large ones only one at a time; those of all by ResponseMemory.
     """
+
+    door = DOOR
 
     def __init__(self, gateway: Gateway, connection_id: str, listener: Listener, admission: Admission) -> None:
         """Take a connection; ``connection_id`` is unique, also across restarts of this gateway."""

@@ -60,6 +60,8 @@ class ClientConnection(Protocol):
     id: str
     host: str
     """The client's host; ``port`` is the client's, too."""
+    door: str
+    """The way its requests come, for the trail: ``kafka`` or ``http``."""
     port: int
     listener: Listener
     """The one that the client came in on."""

@@ -94,7 +94,7 @@ def _parsed(parse: Callable[[Any], T]) -> Callable[[click.Context, click.Paramet
     multiple=True,
     type=NAME,
     metavar="TOPIC[:P,P,...]",
-    callback=_parsed(reset_options.topics),
+    callback=_parsed(reset.topics),
     help="All partitions of this topic, or the given ones. May be repeated.",
 )
 @click.option("--all-topics", is_flag=True, help="All partitions with a committed offset.")
@@ -113,7 +113,7 @@ def reset_offsets(
     dry_run: bool,
     export: Path | None,
     as_json: bool,
-    topics: reset_options.Wanted,
+    topics: reset.Wanted,
     all_topics: bool,
     **scenarios: Any,
 ) -> None:
@@ -194,7 +194,7 @@ def _plan(
     client: Gateways,
     group: Group,
     target: Target,
-    topics: reset_options.Wanted,
+    topics: reset.Wanted,
     committed: Mapping[Partition, Committed],
 ) -> Plan:
     try:

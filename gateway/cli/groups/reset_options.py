@@ -6,34 +6,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from muster.gateway.client.groups.offsets import Partition
 
 LARGEST_OFFSET = (1 << 63) - 1
-Wanted = dict[str, list[int] | None]
-"""Partitions of each topic; None for all."""
 
-_PARTITIONS = re.compile(r"[0-9]{1,9}(,[0-9]{1,9})*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def topics(texts: Iterable[str]) -> Wanted:
-    """Parse ``TOPIC`` and ``TOPIC:0,1,2``, one or more of them."""
-    wanted: Wanted = {}
-    for text in texts:
-        name, colon, listed = text.partition(":")
-        if not name or (colon and not _PARTITIONS.fullmatch(listed)):
-            raise ValueError(f"{text!r} is not TOPIC or TOPIC:PARTITION,PARTITION,...")
-        before = wanted.get(name, [])
-        if not colon or before is None:
-            wanted[name] = None
-        else:
-            wanted[name] = sorted({*before, *map(int, listed.split(","))})
-    return wanted
 
 
 def moment_ms(text: str) -> tuple[int, bool]:

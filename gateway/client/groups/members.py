@@ -10,6 +10,7 @@ from muster.actors.runtime.words import counted
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.client.errors import MusterError
 from muster.gateway.client.groups.coordinators import CoordinatorOf, GroupCoordinator
+from muster.gateway.client.kafka.refusals import check
 from muster.placement.mapping.nodes import host_text
 
 DESCRIBE_GROUPS = 15
@@ -58,8 +59,7 @@ def described(coordinator_of: CoordinatorOf, group: str) -> Group:
     with coordinator_of(group) as coordinator:
         body = {"groups": [group], "include_authorized_operations": False}
         (found,) = coordinator.request(DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, body).groups
-        if found.error_code is not ErrorCode.none:
-            raise MusterError(f"group {group} cannot be described: {found.error_code.name.upper()}")
+        check(found, f"group {group} cannot be described")
         if found.group_state == _DEAD and (consumers := _consumer_group(coordinator, group)) is not None:
             return consumers
         members = (

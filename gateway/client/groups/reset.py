@@ -6,7 +6,8 @@ The behaviour is that of ``kafka-consumer-groups --reset-offsets``; the undo is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -20,8 +21,24 @@ from muster.gateway.client.groups.offsets import Committed, Partition, name_of
 from muster.gateway.client.groups.reset_plan import Bounds, Change, Choice
 from muster.gateway.client.kafka.requests import EARLIEST, LATEST, Requests, list_offsets, metadata
 
-Wanted = Mapping[str, Collection[int] | None]
+Wanted = dict[str, list[int] | None]
 """Partitions of each topic; None for all."""
+_PARTITIONS = re.compile(r"[0-9]{1,9}(,[0-9]{1,9})*")
+
+
+def topics(texts: Iterable[str]) -> Wanted:
+    """Parse ``TOPIC`` and ``TOPIC:0,1,2``, one or more of them."""
+    wanted: Wanted = {}
+    for text in texts:
+        name, colon, listed = text.partition(":")
+        if not name or (colon and not _PARTITIONS.fullmatch(listed)):
+            raise ValueError(f"{text!r} is not TOPIC or TOPIC:PARTITION,PARTITION,...")
+        before = wanted.get(name, [])
+        if not colon or before is None:
+            wanted[name] = None
+        else:
+            wanted[name] = sorted({*before, *map(int, listed.split(","))})
+    return wanted
 
 
 class UnknownResetTopic(MusterError):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from muster.gateway.cli.groups import reset_options
 from muster.gateway.cli.groups.reset_options import moment_ms, offsets_of
 from muster.gateway.cli.times import duration_ms
+from muster.gateway.client.groups import reset
 
 HOUR_MS = 3_600_000
 
@@ -29,14 +30,14 @@ HOUR_MS = 3_600_000
         ([], {}),
     ],
 )
-def test_topics(texts: list[str], wanted: reset_options.Wanted) -> None:
-    assert reset_options.topics(texts) == wanted
+def test_topics(texts: list[str], wanted: reset.Wanted) -> None:
+    assert reset.topics(texts) == wanted
 
 
 @pytest.mark.parametrize("text", ["", ":1", "t:", "t:a", "t:1,", "t:-1", "t:1;2", "t:1:2", "t:٣", "t:9999999999"])
 def test_what_is_no_topic(text: str) -> None:
     with pytest.raises(ValueError, match="is not TOPIC"):
-        reset_options.topics([text])
+        reset.topics([text])
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         lambda text: offsets_of(text, "g"),
         moment_ms,
         duration_ms,
-        lambda text: reset_options.topics([text]),
+        lambda text: reset.topics([text]),
     ):
         with contextlib.suppress(ValueError):
             parse(text)
