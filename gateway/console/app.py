@@ -20,7 +20,7 @@ from nicegui import ui
 from muster.gateway.client.errors import MusterError
 from muster.gateway.console import exports
 from muster.gateway.console.api import ApiError
-from muster.gateway.console.console import STATIC, Console
+from muster.gateway.console.console import STATIC, ConsoleServer
 from muster.gateway.console.guard import Guard
 from muster.gateway.console.login import COOKIE, set_cookie
 from muster.gateway.console.model import links
@@ -44,7 +44,7 @@ def make_app(gateways: Sequence[str], *, hosts: Iterable[str] = (), tls: ssl.SSL
 
     ``hosts``: names by which browsers reach it, beside localhost and addresses. ``tls``: for gateways with https.
     """
-    console = Console(gateways, tls)
+    console = ConsoleServer(gateways, tls)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -81,7 +81,7 @@ def _own_names() -> list[str]:
     return [name, *([full] if (full := socket.getfqdn().lower()) != name else [])]
 
 
-def _add_login(app: FastAPI, console: Console) -> None:
+def _add_login(app: FastAPI, console: ConsoleServer) -> None:
     @app.post("/login")
     async def log_in(
         request: Request,

@@ -20,7 +20,7 @@ from muster.gateway.console.watch import Watch, Watches
 STATIC = Path(__file__).parent / "static"
 
 
-class Console:
+class ConsoleServer:
     """Sessions and pollers of one process."""
 
     def __init__(self, gateways: Sequence[str], tls: ssl.SSLContext | None = None) -> None:

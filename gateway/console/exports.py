@@ -19,7 +19,7 @@ from muster.gateway.console.model.timeline import events, table_of
 from muster.gateway.console.watch import Watch
 
 if TYPE_CHECKING:
-    from muster.gateway.console.console import Console
+    from muster.gateway.console.console import ConsoleServer
 
 READY_S = 4.0
 _MAX_PAGE = 500
@@ -105,7 +105,7 @@ TABLES: Mapping[str, Callable[[Watch, Query], Awaitable[Table]]] = {
 }
 
 
-def make_router(console: Console) -> APIRouter:
+def make_router(console: ConsoleServer) -> APIRouter:
     """Return the routes /data/groups and /download/NAME.csv|json."""
     router = APIRouter()
 

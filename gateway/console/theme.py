@@ -21,7 +21,7 @@ from muster.gateway.console.model.snapshot import Snapshot
 from muster.gateway.console.watch import Watch
 
 if TYPE_CHECKING:
-    from muster.gateway.console.console import Console
+    from muster.gateway.console.console import ConsoleServer
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class View:
     """One page that one viewer has open."""
 
     def __init__(
-        self, console: Console, request: Request, session_id: str, session: Session | None, watch: Watch
+        self, console: ConsoleServer, request: Request, session_id: str, session: Session | None, watch: Watch
     ) -> None:
         self.console = console
         self.query = dict(request.query_params)
@@ -152,7 +152,7 @@ class View:
 
 
 def page(
-    console: Console, path: str, title: str
+    console: ConsoleServer, path: str, title: str
 ) -> Callable[[Callable[[View], Awaitable[None]]], Callable[[View], Awaitable[None]]]:
     """Serve the path with what the decorated function draws; viewers that have to log in are led to the login."""
 

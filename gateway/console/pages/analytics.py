@@ -11,7 +11,7 @@ from muster.gateway.console.parts.words import card, copy_button
 from muster.gateway.console.theme import View, page, text_element
 
 if TYPE_CHECKING:
-    from muster.gateway.console.console import Console
+    from muster.gateway.console.console import ConsoleServer
 
 JOBS = (
     ("consumption", "Bytes sent to each group, over days, with a price if you like."),
@@ -23,7 +23,7 @@ JOBS = (
 )
 
 
-def add_page(console: Console) -> None:
+def add_page(console: ConsoleServer) -> None:
     """Serve the page."""
 
     @page(console, links.ANALYTICS, "Analytics")

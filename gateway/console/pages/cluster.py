@@ -26,7 +26,7 @@ from muster.gateway.console.parts.words import (
 from muster.gateway.console.theme import View, page, text_element, text_line
 
 if TYPE_CHECKING:
-    from muster.gateway.console.console import Console
+    from muster.gateway.console.console import ConsoleServer
 
 _EFFECTS = {
     "kill": "gets SIGKILL. A standby serves what it served, and Ray starts the process again.",
@@ -40,7 +40,7 @@ _FAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-def add_page(console: Console) -> None:
+def add_page(console: ConsoleServer) -> None:
     """Serve the page."""
 
     @page(console, links.CLUSTER, "Cluster")

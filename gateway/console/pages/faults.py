@@ -22,7 +22,7 @@ from muster.gateway.console.parts.words import card, copy_button, downloads, emp
 from muster.gateway.console.theme import View, page, text_element
 
 if TYPE_CHECKING:
-    from muster.gateway.console.console import Console
+    from muster.gateway.console.console import ConsoleServer
 
 _LABELS = {
     "actor": "Actor",
@@ -56,7 +56,7 @@ steps:
 """
 
 
-def add_page(console: Console) -> None:
+def add_page(console: ConsoleServer) -> None:
     """Serve the page."""
 
     @page(console, links.FAULTS, "Faults")

@@ -20,7 +20,7 @@ from muster.gateway.console.parts.words import card, copy_button, empty, state
 from muster.gateway.console.theme import View, page, text_element, text_line
 
 if TYPE_CHECKING:
-    from muster.gateway.console.console import Console
+    from muster.gateway.console.console import ConsoleServer
 
 _PERIOD_ROUNDS = 2
 
@@ -54,7 +54,7 @@ class _Group:
             pass
 
 
-def add_page(console: Console) -> None:
+def add_page(console: ConsoleServer) -> None:
     """Serve the page."""
 
     @page(console, links.GROUP, "Group")

@@ -12,7 +12,7 @@ from muster.gateway.console.parts.words import card, copy_button, downloads, emp
 from muster.gateway.console.theme import View, page, text_element, text_line
 
 if TYPE_CHECKING:
-    from muster.gateway.console.console import Console
+    from muster.gateway.console.console import ConsoleServer
 
 _REFRESH_S = 2.0
 _WIDTHS = {
@@ -30,7 +30,7 @@ _SHOWN = ("group", "lag_s", "lag", "state", "members", "behind", "without_commit
 _TEXT = "p => p.data ? String(p.data[p.colDef.field]) : ''"
 
 
-def add_page(console: Console) -> None:
+def add_page(console: ConsoleServer) -> None:
     """Serve the page."""
 
     @page(console, links.GROUPS, "Groups")
@@ -86,7 +86,7 @@ def _filters(view: View) -> dict[str, str]:
     return {name: view.query[name] for name in ("q", "state", "show") if view.query.get(name)}
 
 
-def _counted(console: Console, view: View) -> str:
+def _counted(console: ConsoleServer, view: View) -> str:
     choice, total = Choice.of(view.query), len(view.now.groups)
     if not (choice.query or choice.state or choice.show):
         return text.counted(total, "group")

@@ -13,7 +13,7 @@ from muster.gateway.console.parts.words import card, notice
 from muster.gateway.console.theme import document, text_element
 
 if TYPE_CHECKING:
-    from muster.gateway.console.console import Console
+    from muster.gateway.console.console import ConsoleServer
 
 _FAILED = {
     "invalid": "The gateway does not take these credentials.",
@@ -21,7 +21,7 @@ _FAILED = {
 }
 
 
-def add_page(console: Console) -> None:
+def add_page(console: ConsoleServer) -> None:
     """Serve the page."""
 
     async def draw(request: Request) -> None:

@@ -18,7 +18,7 @@ from muster.gateway.console.parts.words import card, copy_button, empty, look_of
 from muster.gateway.console.theme import View, page, text_element
 
 if TYPE_CHECKING:
-    from muster.gateway.console.console import Console
+    from muster.gateway.console.console import ConsoleServer
 
 SHORT_MS = 300_000
 _ICONS = {Level.CRITICAL: ("error", "bad"), Level.WARNING: ("warning", "warn"), Level.NOTE: ("info", "info")}
@@ -26,7 +26,7 @@ _WORDS = {Level.CRITICAL: "Critical", Level.WARNING: "Warning", Level.NOTE: "Not
 MAX_GROUP_LINES = 4
 
 
-def add_page(console: Console) -> None:
+def add_page(console: ConsoleServer) -> None:
     """Serve the page."""
 
     @page(console, links.OVERVIEW, "Overview")

@@ -16,13 +16,13 @@ from muster.gateway.console.parts.words import card, copy_button, empty, missing
 from muster.gateway.console.theme import View, page, text_element, text_line
 
 if TYPE_CHECKING:
-    from muster.gateway.console.console import Console
+    from muster.gateway.console.console import ConsoleServer
 
 _PERIOD_S = 3.0
 _PATH = "/v1/topics/describe"
 
 
-def add_page(console: Console) -> None:
+def add_page(console: ConsoleServer) -> None:
     """Serve the page."""
 
     @page(console, links.TOPIC, "Topic")

@@ -17,12 +17,12 @@ from muster.gateway.console.parts.words import card, copy_button, downloads, emp
 from muster.gateway.console.theme import View, page, text_element
 
 if TYPE_CHECKING:
-    from muster.gateway.console.console import Console
+    from muster.gateway.console.console import ConsoleServer
 
 _PERIOD_S = 5.0
 
 
-def add_page(console: Console) -> None:
+def add_page(console: ConsoleServer) -> None:
     """Serve the page."""
 
     @page(console, links.TOPICS, "Topics")
