@@ -8,8 +8,8 @@ import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from typing import Annotated
 
 import uvicorn
 from fastapi import FastAPI, Form, Request
@@ -153,19 +153,8 @@ async def serve(
 class _Server(uvicorn.Server):
     """Leaves signals to the process that it is in."""
 
-    def install_signal_handlers(self) -> None:
-        return
-
-    def capture_signals(self) -> Any:
-        return _nothing()
-
-
-class _nothing:
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, *_: object) -> None:
-        return
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]  # a generator's is one, too
+        return nullcontext()
 
 
 def _is_address(host: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -134,9 +135,11 @@ class View:
         if not self.client.has_socket_connection:
             return
         with self.client:
-            if self.watch.is_unauthorized or (self.session and not self.console.sessions.with_id(self._session_id)):
+            is_over = self.session is not None and self.console.sessions.with_id(self._session_id) is None
+            if self.watch.is_unauthorized or is_over:
                 self._gone()
-                ui.navigate.to(link(links.LOGIN, next=self.here()))
+                has_left = self.session is not None and is_over and not self.session.has_ended(time.monotonic())
+                ui.navigate.to(link(links.LOGIN, next="" if has_left else self.here()))
                 return
             self._run(self._updates)
 

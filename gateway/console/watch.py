@@ -61,7 +61,8 @@ class Watch:
         self.mapping: dict[str, Any] = {}
         self.left_s = time.monotonic()
         self.rounds = 0
-        self.is_unauthorized = False
+        self._unauthorized: set[str] = set()
+        """Parts that were refused when they asked last."""
         self._viewers: dict[object, float | None] = {}
         self._listeners: dict[object, Callable[[], None]] = {}
         self._due: dict[str, float] = {}
@@ -99,6 +100,11 @@ class Watch:
         for viewer in [viewer for viewer, end_s in self._viewers.items() if end_s is not None and end_s < now_s]:
             del self._viewers[viewer]
         return len(self._viewers)
+
+    @property
+    def is_unauthorized(self) -> bool:
+        """Whether the viewers have to log in."""
+        return bool(self._unauthorized)
 
     @property
     def is_idle(self) -> bool:
@@ -166,11 +172,12 @@ class Watch:
         started_s = time.monotonic()
         try:
             found = {**await fetch(), "error": None}
-            self.is_unauthorized = False
+            self._unauthorized.discard(fetch.__name__)
         except NoGateway as error:
             found = {"error": str(error)}
         except ApiError as error:
-            self.is_unauthorized = error.status == UNAUTHORIZED
+            if error.status == UNAUTHORIZED:
+                self._unauthorized.add(fetch.__name__)
             found = {"error": str(error)}
         now_ms = time.time_ns() // 1_000_000
         self.now = replace(

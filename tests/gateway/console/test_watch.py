@@ -120,9 +120,13 @@ def test_a_viewer_without_rights_is_said_so() -> None:
         async with _Gateway().serving() as gateway, aiohttp.ClientSession() as session:
             gateway.status = 401
             watch = Watch(Api(Gateways([gateway.url]), session))
-            watch.join("viewer", lambda: None)
+            said: list[bool] = []
+            watch.join("viewer", lambda: said.append(watch.is_unauthorized))
             assert await watch.ready(5)
             assert watch.is_unauthorized
+            said.clear()
+            await _until(lambda: len(said) >= 6)  # two rounds of each part, one of which often asks for nothing
+            assert all(said)
             await watch.close()
 
     asyncio.run(run())
