@@ -21,9 +21,8 @@ from muster.gateway.client.kafka.brokers import RETRIABLE, errors_in
 from muster.gateway.client.kafka.refusals import Refused
 from muster.gateway.http.callers import DOOR, Caller, current_caller
 from muster.gateway.http.groups import Failed
-from muster.gateway.listener.api import APIS, Call, Reply
+from muster.gateway.listener.api import APIS, Call
 from muster.gateway.listener.complaints import Cause, Complaint
-from muster.gateway.listener.file_records import FileRecords
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.leased import LeasedHeartbeats
 from muster.gateway.listener.pending import PendingRequest
@@ -111,20 +110,12 @@ class KafkaRequests:
             pending.cancel()
         if pending.response is None:
             raise NoResponse("gateway", "an internal error" if pending.complaint is None else str(pending.complaint))
-        whole = b"".join(await _parts(pending.response))
+        whole = b"".join(bytes(part) for part in pending.response.in_memory)
         return codec.decode_response(api_key, version, whole)[1]
 
     def close(self) -> None:
         """Forget what its requests were evidence of."""
         self._gateway.account.closed(self._connection.attribution)
-
-
-async def _parts(reply: Reply) -> list[Any]:
-    """Return the parts; those of files are read."""
-    return [
-        part if not isinstance(part, FileRecords) else part.content or await asyncio.to_thread(part.read, 0, len(part))
-        for part in reply.parts
-    ]
 
 
 @contextmanager
@@ -148,7 +139,11 @@ class ThreadRequests:
 
     def request(self, api_key: int, version: int, body: dict[str, Any], /) -> Any:
         """Return the decoded response. Raises NoResponse."""
-        return asyncio.run_coroutine_threadsafe(self._requests.send(api_key, version, body), self._loop).result()
+        sent = asyncio.run_coroutine_threadsafe(self._requests.send(api_key, version, body), self._loop)
+        try:
+            return sent.result(_RETRY_S + 2 * _REQUEST_S)
+        except TimeoutError:  # the loop has ended; the thread must, too
+            raise NoResponse("gateway", "it stops") from None
 
     @property
     def group(self) -> str:
