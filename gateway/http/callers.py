@@ -66,6 +66,7 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/v1/groups/history"): Right.GROUP,
     ("GET", "/v1/groups/lag"): Right.GROUP_OR_ROWS,
     ("POST", "/v1/groups/reset"): Right.KAFKA,
+    ("POST", "/v1/groups/reset/plan"): Right.KAFKA,
     ("GET", "/v1/groups/waiting"): Right.ROWS,
     ("GET", "/v1/prometheus/targets"): Right.READ_CLUSTER,
     ("GET", "/v1/rebalances"): Right.ROWS,

@@ -2,13 +2,14 @@
 
 ``GET /v1/groups/describe?group=G``: state, protocol, and members with their assignments.
 ``POST /v1/groups/evict``, ``{"group", "member_id"}``: removes a member, as ``muster groups evict`` does.
-``POST /v1/groups/reset``, ``{"group", "to", "topics", "execute"}``: plans a reset of offsets, or makes it, as ``muster
-groups reset-offsets`` does. ``to`` is one of ``{"earliest": true}``, ``{"latest": true}``, ``{"offset": N}``,
+``POST /v1/groups/reset/plan``, ``{"group", "to", "topics"}``: what a reset of offsets would do, as ``muster groups
+reset-offsets`` shows it. ``to`` is one of ``{"earliest": true}``, ``{"latest": true}``, ``{"offset": N}``,
 ``{"shift": N}``, ``{"time_ms": N}`` and ``{"undo": true}``; ``topics`` are ``T`` or ``T:0,1``, null for all with a
 committed offset.
+``POST /v1/groups/reset``, with the same body: makes it.
 
-Changes need ``http.changes.enable=true``. Errors are those of :mod:`muster.gateway.http.groups`: 409 for what the
-group's state does not allow.
+Changes, which a plan is not, need ``http.changes.enable=true``. Errors are those of
+:mod:`muster.gateway.http.groups`: 409 for what the group's state does not allow.
 """
 
 from __future__ import annotations
@@ -67,12 +68,11 @@ class To(Body):
 
 
 class Reset(Body):
-    """The body of ``POST /v1/groups/reset``."""
+    """The body of ``POST /v1/groups/reset`` and of its plan."""
 
     group: str = Field(min_length=1)
     to: To
     topics: list[str] | None = None
-    execute: bool = False
 
 
 def add_routes(app: web.Application, gateway: Gateway) -> None:
@@ -89,14 +89,18 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
         await works.run(lambda kafka: _evict(kafka, eviction))
         return {"group": eviction.group, "member_id": eviction.member_id}
 
-    async def reset_offsets(request: web.Request) -> dict[str, Any]:
+    async def plan_reset(request: web.Request) -> dict[str, Any]:
+        return await reset_offsets(request, execute=False)
+
+    async def reset_offsets(request: web.Request, *, execute: bool = True) -> dict[str, Any]:
         wanted = await body_of(request, Reset)
         topics = _topics(wanted.topics)
-        return await works.run(lambda kafka: _reset(kafka, wanted, topics))
+        return await works.run(lambda kafka: _reset(kafka, wanted, topics, execute=execute))
 
     app.router.add_get("/v1/groups/describe", as_json(describe))
     app.router.add_post("/v1/groups/evict", as_json(evict))
     app.router.add_post("/v1/groups/reset", as_json(reset_offsets))
+    app.router.add_post("/v1/groups/reset/plan", as_json(plan_reset))
 
 
 def _existing(kafka: ThreadRequests, name: str) -> Group:
@@ -151,10 +155,10 @@ def _topics(texts: list[str] | None) -> dict[str, list[int] | None] | None:
         raise Failed(400, str(error)) from error
 
 
-def _reset(kafka: ThreadRequests, wanted: Reset, topics: reset.Wanted | None) -> dict[str, Any]:
+def _reset(kafka: ThreadRequests, wanted: Reset, topics: reset.Wanted | None, *, execute: bool) -> dict[str, Any]:
     group, target = described(kafka.coordinator, wanted.group), wanted.to.target()
     reset.check_has_offsets(group)
-    if wanted.execute:
+    if execute:
         check_empty(group.name, group.members, "its offsets cannot be reset")
     with kafka.coordinator(wanted.group) as coordinator:
         committed = offsets.fetch(coordinator)
@@ -162,7 +166,7 @@ def _reset(kafka: ThreadRequests, wanted: Reset, topics: reset.Wanted | None) ->
             plan = reset.plan_undo(kafka, kafka.coordinator, group, committed)
         else:
             plan = reset.plan(kafka, group, target, topics, committed)
-        if wanted.execute:
+        if execute:
             reset.execute(coordinator, kafka.coordinator, plan, time.time_ns() // 1_000_000)
     members = counted(len(group.members), "member")
     refused = f"group {group.name} has {members}; stop first: {in_words(group.members)}" if group.members else None
@@ -170,8 +174,8 @@ def _reset(kafka: ThreadRequests, wanted: Reset, topics: reset.Wanted | None) ->
         "group": plan.group,
         "state": plan.state,
         "target": plan.words,
-        "executed": wanted.execute,
-        "words": reset_plan.effect(plan.changes, executed=wanted.execute),
+        "executed": execute,
+        "words": reset_plan.effect(plan.changes, executed=execute),
         "changes": [change.row() for change in plan.changes],
         "notes": plan.notes,
         "refused": refused,

@@ -29,6 +29,7 @@ TOPIC = "orders"
 def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
     """Two gateways, with fault injection."""
     properties = {"group.initial.rebalance.delay.ms": "300", "fault.injection.enable": "true", "num.partitions": "4"}
+    properties["http.changes.enable"] = "true"
     with Muster(tmp_path_factory.mktemp("muster") / "storage", properties=properties) as running:
         yield running
 

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import Consumer, TopicPartition
 from playwright.sync_api import Browser, expect
 
 from muster.gateway.cli.main import cli
@@ -114,6 +115,45 @@ def test_a_plan_runs_step_by_step(open_page: Open) -> None:
     steps = page.get_by_role("log", name="Steps of the plan")
     expect(steps).to_contain_text("2 of 2, at 0.3 s: clear d")
     expect(steps).to_contain_text("The plan is over.")
+
+
+def test_offsets_are_reset_and_the_reset_undone(open_page: Open, muster: Muster, groups: list[str]) -> None:
+    group, at = "nightly", TopicPartition(TOPIC, 0, 3)
+    committer = Consumer({"bootstrap.servers": muster.bootstrap, "group.id": group})
+    committer.commit(offsets=[at], asynchronous=False)
+
+    def committed() -> int:
+        (found,) = committer.committed([TopicPartition(TOPIC, 0)], timeout=20)
+        return found.offset
+
+    page = open_page(f"/group?name={group}")
+    page.get_by_role("button", name="Reset offsets").click()
+    page.get_by_role("button", name="Preview").click()
+    dialog = page.locator(".q-dialog")
+    expect(dialog).to_contain_text("3 messages would be read again")
+    assert committed() == 3
+    act = dialog.get_by_role("button", name="Reset the offsets")
+    expect(act).to_be_disabled()
+    dialog.get_by_label("Type the group's name to confirm").fill(group)
+    act.click()
+    undo = dialog.get_by_role("button", name="Undo")
+    expect(undo).to_be_visible()
+    assert committed() == 0
+    undo.click()
+    expect(undo).to_be_hidden()
+    assert committed() == 3
+    committer.close()
+
+
+def test_a_member_is_evicted_and_rejoins(open_page: Open, groups: list[str]) -> None:
+    page = open_page("/group?name=billing")
+    row = page.locator("tr", has_text="billing-0").first
+    expect(row).to_contain_text("0\u20133")
+    before = row.inner_text()
+    row.get_by_role("button", name="Evict").click()
+    page.locator(".q-dialog").get_by_role("button", name="Evict").click()
+    expect(page.locator("tr", has_text="billing-0").first).not_to_have_text(before, timeout=30_000)
+    expect(page.locator(".lane li").first).to_contain_text(re.compile("member (left|joined)"), timeout=30_000)
 
 
 def test_tables_can_be_downloaded(open_page: Open) -> None:

@@ -30,7 +30,7 @@ COLUMNS = (
 def request(
     group: str, kind: str, number: float | None, time_ms: int | None, topic: str, partitions: str
 ) -> dict[str, Any]:
-    """Return the body of ``POST /v1/groups/reset`` without ``execute``. Raises ValueError with what is missing."""
+    """Return the body of ``POST /v1/groups/reset`` and of its plan. Raises ValueError with what is missing."""
     to: dict[str, Any]
     match kind:
         case "offset" | "shift":

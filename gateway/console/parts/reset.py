@@ -66,7 +66,7 @@ def reset_dialog(view: View, group: str, choices: Mapping[str, list[int]]) -> No
         nonlocal last
         try:
             last = await wanted()
-            found = await view.api.post(_PATH, {**last, "execute": False})
+            found = await view.api.post(f"{_PATH}/plan", last)
         except (MusterError, ValueError) as error:
             area.clear()
             with area:
@@ -91,7 +91,7 @@ def reset_dialog(view: View, group: str, choices: Mapping[str, list[int]]) -> No
             done: dict[str, Any] = {}
 
             async def work() -> str:
-                done.update(await view.api.post(_PATH, {**last, "execute": True}))
+                done.update(await view.api.post(_PATH, last))
                 return summary(done)
 
             if await attempt(work, act):
@@ -108,7 +108,7 @@ def reset_dialog(view: View, group: str, choices: Mapping[str, list[int]]) -> No
 
         async def undo() -> None:
             async def work() -> str:
-                body = {"group": group, "to": {"undo": True}, "topics": None, "execute": True}
+                body = {"group": group, "to": {"undo": True}, "topics": None}
                 return summary(await view.api.post(_PATH, body))
 
             if await attempt(work, button):

@@ -69,18 +69,18 @@ def committed(full: Serving, group: str) -> list[int]:
 
 def test_a_reset_is_planned_made_and_undone(full: Serving, topic: Topic, group: str, post: Post) -> None:
     wanted = {"group": group, "to": {"earliest": True}}
-    status, planned = post("/v1/groups/reset", **wanted)
+    status, planned = post("/v1/groups/reset/plan", **wanted)
     assert status == 200, planned
     assert (planned["executed"], planned["refused"]) == (False, None)
     assert [(row["topic"], row["old_offset"], row["offset"]) for row in planned["changes"]] == [(topic.name, 5, 0)]
     assert committed(full, group) == [5]
-    assert post("/v1/groups/reset", **wanted, execute=True)[0] == 200
+    assert post("/v1/groups/reset", **wanted)[0] == 200
     assert committed(full, group) == [0]
-    status, undone = post("/v1/groups/reset", group=group, to={"undo": True}, execute=True)
+    status, undone = post("/v1/groups/reset", group=group, to={"undo": True})
     assert status == 200, undone
     assert undone["executed"]
     assert committed(full, group) == [5]
-    assert post("/v1/groups/reset", group=group, to={"undo": True})[0] == 409
+    assert post("/v1/groups/reset/plan", group=group, to={"undo": True})[0] == 409
 
 
 @pytest.mark.parametrize(
@@ -93,31 +93,33 @@ def test_a_reset_is_planned_made_and_undone(full: Serving, topic: Topic, group: 
         {"group": "g", "to": {"offset": -1}},
         {"group": "g", "to": {"offset": "1"}},
         {"group": "g", "to": {"latest": True}, "topics": ["t:x"]},
-        {"group": "g", "to": {"latest": True}, "excecute": True},
+        {"group": "g", "to": {"latest": True}, "execute": False},
     ],
 )
 def test_a_body_that_says_no_reset_is_400(post: Post, body: dict[str, Any]) -> None:
-    status, response = post("/v1/groups/reset", **body)
-    assert (status, set(response)) == (400, {"error"})
+    for path in ("/v1/groups/reset", "/v1/groups/reset/plan"):
+        status, response = post(path, **body)
+        assert (status, set(response)) == (400, {"error"})
 
 
 def test_only_json_is_taken(full: Serving, group: str, post: Post) -> None:
-    body = {"group": group, "to": {"earliest": True}, "execute": True}
+    body = {"group": group, "to": {"earliest": True}}
     assert sent(full, "/v1/groups/reset", body, "text/plain")[0] == 415
     assert committed(full, group) == [5]
 
 
 def test_changes_are_off_by_default(full: Serving, group: str) -> None:
-    status, response = sent(full, "/v1/groups/reset", {"group": group, "to": {"earliest": True}, "execute": True})
+    status, response = sent(full, "/v1/groups/reset", {"group": group, "to": {"earliest": True}})
     assert status == 403
     assert "http.changes.enable=true" in response["error"]
+    assert sent(full, "/v1/groups/reset/plan", {"group": group, "to": {"earliest": True}})[0] == 200
     assert committed(full, group) == [5]
     assert get(full, "/v1/cluster")[1]["may_change"] is False
 
 
 def test_without_the_right_nothing_is_shown_or_changed(full: Serving, group: str, post: Post) -> None:
     full.gateway.authorizer = Authorizer((), set(), allow_everyone=False)
-    assert post("/v1/groups/reset", group=group, to={"earliest": True}, execute=True)[0] in (403, 409)
+    assert post("/v1/groups/reset", group=group, to={"earliest": True})[0] in (403, 409)
     assert get(full, f"/v1/groups/describe?group={quote(group)}")[0] in (403, 409)
     full.gateway.authorizer = None
     assert committed(full, group) == [5]
@@ -131,7 +133,7 @@ def test_a_member_is_described_and_evicted(full: Serving, group: str, post: Post
     assert (status, described["state"], described["type"]) == (200, "Stable", "classic")
     (found,) = described["members"]
     assert found["client_id"] == "worker"
-    refused = post("/v1/groups/reset", group=group, to={"earliest": True}, execute=True)
+    refused = post("/v1/groups/reset", group=group, to={"earliest": True})
     assert (refused[0], found["member_id"] in refused[1]["error"]) == (409, True)
     assert post("/v1/groups/evict", group=group, member_id="nobody")[0] == 404
     assert post("/v1/groups/evict", group=group, member_id=found["member_id"])[0] == 200
