@@ -37,10 +37,10 @@ class NoGateway(MusterError):
 
 
 class MissingRoute(ApiError):
-    """Raised if the gateway does not have the route: it is older than the console."""
+    """Raised if the gateway does not have the route."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(NOT_FOUND, f"this gateway does not serve {path}; it is older than the console")
+        super().__init__(NOT_FOUND, f"this gateway does not serve {path}")
         self.path = path
 
 

@@ -140,6 +140,6 @@ def missing(path: str) -> None:
     """Draw that the gateways do not have a route."""
     empty(
         "update",
-        "This cluster's gateways cannot tell this",
-        f"They do not serve {path}: they are older than the console. Restart the cluster with its version.",
+        "Not served by this cluster",
+        f"Its gateways do not serve {path}.",
     )
