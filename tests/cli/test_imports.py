@@ -40,11 +40,9 @@ NEEDED = {
     "quotas": {"rich"},
     "mapping": {"rich"},
     "audit-log": {"rich"},
-    "zookeeper": {"rich"},
     "storage": {"rich"},
     "tables": {"rich"},
     "attribution-audit": {"rich"},
-    "capture": {"rich"},
     "fault": {"pydantic", "rich"},
 }
 """By command; the others need none of them."""
