@@ -12,7 +12,8 @@ from muster.actors.faults.registry import Entry
 from muster.actors.runtime.event_writer import Add
 
 _COLUMNS = frozenset({"action", "actor", "api", "group", "member", "client_id"})
-_MAX_HAPPENED = 1_000
+_KEPT = 1_000
+"""Beginnings and ends of faults in memory."""
 
 
 class FaultHistory:
@@ -29,18 +30,20 @@ class FaultHistory:
         """Faults that acted recently, and how often since the last row about them."""
         self._run = now_ms()
         self._count = 0
-        self._happened: deque[dict[str, Any]] = deque(maxlen=_MAX_HAPPENED)
+        self._happened: deque[dict[str, Any]] = deque(maxlen=_KEPT)
 
     def injected(self, fault_id: str, fault: Fault, actor: str | None = None, **where: Any) -> None:
         """Record a fault that is in force from now on, or is about to signal an actor; ``where`` is its process."""
         self._record(fault_id, "injected", fault, actor, where)
-        self._happens(fault_id, "injected", fault, actor)
+        row = Entry(id=fault_id, fault=fault, injected_ms=self.now_ms()).to_json()
+        self._happens("injected", row if actor is None else row | {"actor": actor, "pid": where.get("pid")})
 
     def happened(self, after: list[int] | None) -> dict[str, Any]:
         """Return ``events``: how faults began and ended after that cursor, oldest first; none without a cursor.
 
-        ``after``: the next cursor, ``[start of this controller in ms, count]``. With another controller's cursor, all
-        that this one has.
+        Each is ``{"at_ms", "what": "injected"|"cleared", "fault"}``, with the fault as in the list of faults; one that
+        expired is cleared, too. ``after``: the next cursor, ``[start of this controller in ms, count]``. With another
+        controller's cursor, all that this one has.
         """
         events: list[dict[str, Any]] = []
         if after is not None:
@@ -49,18 +52,9 @@ class FaultHistory:
             events = [*self._happened][len(self._happened) - new :]
         return {"after": [self._run, self._count], "events": events}
 
-    def _happens(self, fault_id: str, state: str, fault: Fault, actor: str | None) -> None:
-        fields = fault.to_json()
+    def _happens(self, what: str, row: dict[str, Any]) -> None:
         self._count += 1
-        self._happened.append(
-            {
-                "id": fault_id,
-                "state": state,
-                "at_ms": self.now_ms(),
-                "actor": actor or fields.get("actor"),
-                "fault": fields,
-            }
-        )
+        self._happened.append({"at_ms": self.now_ms(), "what": what, "fault": row})
 
     def signalled(self, fault_id: str, fault: Fault, actor: str, ts_ms: int, **where: Any) -> None:
         """Record a signal to an actor, sent at ``ts_ms`` or later."""
@@ -93,9 +87,8 @@ class FaultHistory:
         target = entry.target
         where = {} if target is None else {"pid": target.pid, "node_id": target.node_id}
         actor = None if target is None else target.actor
-        state = "expired" if expired else "cleared"
-        self._record(entry.id, state, entry.fault, actor, where)
-        self._happens(entry.id, state, entry.fault, actor)
+        self._record(entry.id, "expired" if expired else "cleared", entry.fault, actor, where)
+        self._happens("cleared", entry.to_json())
 
     def _record(
         self, fault_id: str, event: str, fault: Fault, actor: str | None, more: dict[str, Any], ts_ms: int | None = None
