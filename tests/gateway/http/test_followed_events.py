@@ -105,7 +105,7 @@ def test_the_next_gateway_goes_on_where_one_ended(full: Serving, fresh: Fresh) -
         until_heard(full, reader, group)
         end_first()
         keep(full, group, 1, 2)
-        found = []
+        found: list[int] = []
         while len(found) < 2:
             if (number := reader.next().values["number"]) != 0:
                 found.append(number)
