@@ -121,6 +121,7 @@ class EventFeed:
         self._cursors: dict[int, Cursor] = {}
         self._since_ms = 0
         self._has_position = asyncio.Event()
+        self._knows_faults = False
 
     def join(self, put: Put) -> None:
         """Call ``put`` with each event from now on."""
@@ -138,7 +139,12 @@ class EventFeed:
         for task in (*self._tasks, *self._readers.values()):
             task.cancel()
         self._tasks, self._readers, self._cursors = [], {}, {}
-        self._has_position = asyncio.Event()
+        self._has_position, self._knows_faults = asyncio.Event(), False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that happens from now on is put, as far as those that know of it have responded once."""
+        return self._has_position.is_set() and self._knows_faults
 
     @property
     def is_idle(self) -> bool:
@@ -257,13 +263,14 @@ class EventFeed:
 
     async def _follow_faults(self) -> None:
         faults, after = self._gateway.faults, None
+        self._knows_faults = faults is None
         while isinstance(faults, GatewayFaults):
             try:
                 found = await faults.controller.happened(after)
             except (ControllerUnavailable, FaultError) as error:
                 log.debug("what happens to faults is not known: %s", error)
             else:
-                after = found["after"]
+                after, self._knows_faults = found["after"], True
                 for values in found["events"]:
                     self._put(Event(Kind.FAULT, values))
             await asyncio.sleep(_PERIOD_S)

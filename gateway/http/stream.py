@@ -171,13 +171,20 @@ class Streams:
     """The streams of one gateway."""
 
     def __init__(
-        self, gateway: Gateway, *, at_once: int = _MAX_AT_ONCE, per_host: int = _MAX_PER_HOST, send_s: float = _SEND_S
+        self,
+        gateway: Gateway,
+        *,
+        at_once: int = _MAX_AT_ONCE,
+        per_host: int = _MAX_PER_HOST,
+        send_s: float = _SEND_S,
+        max_s: float = _MAX_S,
     ) -> None:
         self._gateway = gateway
         self._feed = EventFeed(gateway)
-        self._at_once, self._per_host, self._send_s = at_once, per_host, send_s
+        self._at_once, self._per_host, self._send_s, self._max_s = at_once, per_host, send_s, max_s
         self._hosts: Counter[str] = Counter()
         self._listeners: set[Listener] = set()
+        self._resuming: set[asyncio.Task[Any]] = set()
         self._sending: set[asyncio.Task[Any]] = set()
 
     @property
@@ -196,10 +203,10 @@ class Streams:
             return web.json_response({"error": str(failed)}, status=failed.status, headers=headers)
 
     async def shut(self, _app: web.Application) -> None:
-        """End all streams with the gateway; those whose clients do not read, too."""
+        """End all streams with the gateway; those that wait for a client or a coordinator, too."""
         for listener in self._listeners:
             listener.end()
-        for task in self._sending:
+        for task in self._sending | self._resuming:
             task.cancel()
 
     @contextmanager
@@ -236,16 +243,17 @@ class Streams:
 
     async def _blocks(self, request: web.Request, listener: Listener) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
-        end_s = loop.time() + _MAX_S
-        async for block in self._missed(request, listener):
-            yield block
+        end_s, complete_s = loop.time() + self._max_s, loop.time() + _POSITION_S
+        with _in(self._resuming):
+            async for block in self._missed(request, listener):
+                yield block
         place_s = 0.0
         while not listener.has_ended and loop.time() < end_s:
             if block := await listener.next(_LOOK_S):
                 yield block
             elif request.transport is None or request.transport.is_closing():
                 return
-            elif loop.time() >= place_s:
+            elif loop.time() >= place_s and (self._feed.is_complete or loop.time() >= complete_s):
                 place_s = loop.time() + _HEARTBEAT_S
                 yield b": " + _place(self._feed.position)
 
@@ -268,18 +276,26 @@ class Streams:
                     yield sent
 
     async def _send(self, request: web.Request, response: web.StreamResponse, block: bytes) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._sending.add(task)
         try:
-            async with asyncio.timeout(self._send_s):
-                await response.write(block)
+            with _in(self._sending):
+                async with asyncio.timeout(self._send_s):
+                    await response.write(block)
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
             raise ConnectionResetError from None
-        finally:
-            self._sending.discard(task)
+
+
+@contextmanager
+def _in(tasks: set[asyncio.Task[Any]]) -> Iterator[None]:
+    """Have the current task among these."""
+    task = asyncio.current_task()
+    assert task is not None
+    tasks.add(task)
+    try:
+        yield
+    finally:
+        tasks.discard(task)
 
 
 def _block(kind: Kind, text: str, place: str = "") -> bytes:

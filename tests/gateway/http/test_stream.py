@@ -209,7 +209,7 @@ def test_what_cannot_be_resumed_is_said(full: Serving, fresh: Fresh) -> None:
 
     of_other_epoch, unknown = with_cursor(0, Cursor(1 << 40, 9)), with_cursor(9, Cursor(1, 1))
     assert run(full, lambda url: sent(url, of_other_epoch, 2)) == [lost("offsets-0"), "rebalance"]
-    assert run(full, lambda url: sent(url, unknown, 2)) == ["rebalance", lost("offsets-9")]
+    assert sorted(run(full, lambda url: sent(url, unknown, 2)), key=str) == ["rebalance", lost("offsets-9")]
     assert run(full, lambda url: sent(url, lambda _: "x", 1)) == [lost(None)]
 
 
@@ -377,6 +377,43 @@ def test_few_streams_exist_at_once_and_end_with_the_gateway(full: Serving, limit
             with pytest.raises(EOFError):
                 await stream.next()
             await ended
+
+    run(full, scenario)
+
+
+def test_a_stream_ends_after_a_time_so_that_credentials_are_checked_again(full: Serving) -> None:
+    async def scenario(_: str) -> None:
+        served = Served(full, Streams(full.gateway, max_s=0))
+        async with streaming(await served.start()) as stream:
+            with pytest.raises(EOFError):
+                await stream.block()
+        await served.runner.cleanup()
+
+    run(full, scenario)
+
+
+def test_a_gateway_ends_while_a_client_waits_for_what_it_has_missed(
+    full: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert full.actors is not None
+    is_queried, never = asyncio.Event(), asyncio.Event()
+
+    async def silent(_: dict[str, Any]) -> dict[str, Any]:
+        is_queried.set()
+        await never.wait()
+        return {}
+
+    monkeypatch.setitem(full.actors.offsets[0].query_handlers, "journal", silent)
+
+    async def scenario(_: str) -> None:
+        served = Served(full, Streams(full.gateway))
+        url = await served.start()
+        async with streaming(url, **{"Last-Event-ID": "0.1.1@1"}) as stream:
+            await is_queried.wait()
+            await served.runner.cleanup()
+            with pytest.raises((EOFError, aiohttp.ClientPayloadError)):
+                await stream.block()
+        never.set()
 
     run(full, scenario)
 
