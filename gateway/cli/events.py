@@ -87,7 +87,7 @@ class _Streams:
         self._selected = selected
         self._place = ""
         self._gateways: list[GatewayUrl] = []
-        """Those of the cluster, once one has responded; first the one that is read next."""
+        """Gateways of the cluster, once one has responded; first the one that is read next."""
         self._has_failed = False
 
     def first(self, find: Callable[[], Iterable[GatewayUrl]]) -> Iterator[Event]:

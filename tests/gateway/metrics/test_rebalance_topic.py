@@ -39,7 +39,7 @@ class Sent(NamedTuple):
 
 
 class Records:
-    """What the topic has, from its beginning."""
+    """Records of the topic, from its beginning."""
 
     def __init__(self, bootstrap: str) -> None:
         settings = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
