@@ -20,6 +20,7 @@ from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.sockets.held import Listening, listening_sockets
 from muster.gateway.http import audit as http_audit
 from muster.gateway.http import cluster as http_cluster
+from muster.gateway.http import console as http_console
 from muster.gateway.http import events as http_events
 from muster.gateway.http import faults as http_faults
 from muster.gateway.http import group_changes as http_group_changes
@@ -80,6 +81,7 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     http_status.add_routes(app, gateway)
     http_faults.add_routes(app, gateway)
     http_cluster.add_routes(app, gateway)
+    http_console.add_routes(app, gateway)
     http_group_changes.add_routes(app, gateway)
     return app
 
