@@ -29,6 +29,7 @@ from muster.gateway.http import lag as http_lag
 from muster.gateway.http import prometheus as http_prometheus
 from muster.gateway.http import same_cluster
 from muster.gateway.http import status as http_status
+from muster.gateway.http import stream as http_stream
 from muster.gateway.http.callers import Callers, current_caller
 from muster.gateway.lag.metrics import scrape_lag
 from muster.gateway.listener.server import GatewayServer
@@ -52,6 +53,7 @@ _MAX_AT_ONCE, _MAX_PER_HOST = 64, 16
 """Responses that are made or sent; what slow readers cost is bounded."""
 _SEND_S = 30.0
 _HEALTH = "/healthz"
+_UNBOUNDED = frozenset({_HEALTH, http_stream.EVENTS})
 
 
 class PortTaken(OSError):
@@ -75,6 +77,7 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     same_cluster.add_check(app, gateway)
     http_audit.add_routes(app, gateway)
     http_events.add_routes(app, gateway)
+    http_stream.add_routes(app, gateway)
     http_groups.add_routes(app, gateway)
     http_lag.add_routes(app, gateway)
     http_prometheus.add_routes(app, gateway)
@@ -127,7 +130,8 @@ def bounded(*, at_once: int = _MAX_AT_ONCE, per_host: int = _MAX_PER_HOST, send_
     """Middleware that limits what slow readers cost.
 
     503 beyond a number of responses; the end of the connection if the client takes longer to read. /healthz is always
-    served. Not bounded is what has no body in memory: plans of faults, which respond line by line.
+    served. Not bounded is what has no body in memory: plans of faults, which respond line by line, and streams of
+    events, which have limits of their own.
     """
     hosts: Counter[str] = Counter()
 
@@ -135,7 +139,7 @@ def bounded(*, at_once: int = _MAX_AT_ONCE, per_host: int = _MAX_PER_HOST, send_
     async def middleware(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        if request.method not in ("GET", "HEAD") or request.path == _HEALTH:
+        if request.method not in ("GET", "HEAD") or request.path in _UNBOUNDED:
             return await handler(request)
         host = request.remote or ""
         if hosts[host] >= per_host or hosts.total() >= at_once:
