@@ -18,6 +18,7 @@ from prometheus_client.exposition import choose_encoder
 
 from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.sockets.held import Listening, listening_sockets
+from muster.gateway.http import attribution as http_attribution
 from muster.gateway.http import audit as http_audit
 from muster.gateway.http import cluster as http_cluster
 from muster.gateway.http import events as http_events
@@ -72,12 +73,13 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     callers = Callers(gateway)
     app = make_app(gateway.metrics, lambda: gateway.serving, fetch, callers.middleware, partial(_hidden_names, gateway))
     same_cluster.add_check(app, gateway)
+    http_attribution.add_routes(app, gateway)
     http_audit.add_routes(app, gateway)
     http_events.add_routes(app, gateway)
     http_groups.add_routes(app, gateway)
     http_lag.add_routes(app, gateway)
     http_prometheus.add_routes(app, gateway)
-    http_status.add_routes(app, gateway)
+    http_status.add_routes(app, gateway, reconciler)
     http_faults.add_routes(app, gateway)
     http_cluster.add_routes(app, gateway)
     http_group_changes.add_routes(app, gateway)
