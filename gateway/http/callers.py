@@ -50,6 +50,7 @@ class Right(Enum):
     GROUP_OR_ROWS = (
         "DESCRIBE on the group in the query; without one, rows that the caller may not DESCRIBE are left out"
     )
+    TOPIC = "DESCRIBE on the topic in the query"
     KAFKA = "the rights of the Kafka requests that it sends"
     READ_CLUSTER = "DESCRIBE on the cluster"
     CHANGE_CLUSTER = "ALTER on the cluster"
@@ -73,6 +74,8 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/v1/prometheus/targets"): Right.READ_CLUSTER,
     ("GET", "/v1/rebalances"): Right.ROWS,
     ("GET", "/v1/status"): Right.READ_CLUSTER,
+    ("GET", "/v1/topics"): Right.ROWS,
+    ("GET", "/v1/topics/describe"): Right.TOPIC,
     ("GET", "/v1/faults"): Right.READ_CLUSTER,
     ("POST", "/v1/faults"): Right.CHANGE_CLUSTER,
     ("DELETE", "/v1/faults"): Right.CHANGE_CLUSTER,
@@ -300,6 +303,8 @@ def _is_admitted(caller: Caller, right: Right, request: web.Request) -> bool:
         case Right.GROUP:
             group = request.query.get("group", "")
             return caller.may(AclOperation.DESCRIBE, AclResourceType.GROUP, group)
+        case Right.TOPIC:
+            return caller.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, request.query.get("topic", ""))
         case Right.READ_CLUSTER:
             return caller.may_on_cluster(AclOperation.DESCRIBE)
         case Right.CHANGE_CLUSTER:

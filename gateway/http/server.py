@@ -29,8 +29,10 @@ from muster.gateway.http import lag as http_lag
 from muster.gateway.http import prometheus as http_prometheus
 from muster.gateway.http import same_cluster
 from muster.gateway.http import status as http_status
+from muster.gateway.http import topics as http_topics
 from muster.gateway.http.callers import Callers, current_caller
 from muster.gateway.lag.metrics import scrape_lag
+from muster.gateway.lag.shared import SharedLags
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.metrics.audit import write_audit
 from muster.gateway.metrics.exposition import Section, expose
@@ -77,7 +79,9 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     http_audit.add_routes(app, gateway)
     http_events.add_routes(app, gateway)
     http_groups.add_routes(app, gateway)
-    http_lag.add_routes(app, gateway)
+    lags = SharedLags(gateway)
+    http_lag.add_routes(app, gateway, lags)
+    http_topics.add_routes(app, gateway, lags)
     http_prometheus.add_routes(app, gateway)
     http_status.add_routes(app, gateway, reconciler)
     http_faults.add_routes(app, gateway)
