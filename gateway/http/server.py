@@ -26,7 +26,9 @@ from muster.gateway.http import faults as http_faults
 from muster.gateway.http import group_changes as http_group_changes
 from muster.gateway.http import groups as http_groups
 from muster.gateway.http import lag as http_lag
+from muster.gateway.http import producing as http_producing
 from muster.gateway.http import prometheus as http_prometheus
+from muster.gateway.http import records as http_records
 from muster.gateway.http import same_cluster
 from muster.gateway.http import status as http_status
 from muster.gateway.http import topics as http_topics
@@ -82,6 +84,8 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     lags = SharedLags(gateway)
     http_lag.add_routes(app, gateway, lags)
     http_topics.add_routes(app, gateway, lags)
+    http_records.add_routes(app, gateway)
+    http_producing.add_routes(app, gateway)
     http_prometheus.add_routes(app, gateway)
     http_status.add_routes(app, gateway, reconciler)
     http_faults.add_routes(app, gateway)
