@@ -71,6 +71,8 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("POST", "/v1/groups/reset/plan"): Right.KAFKA,
     ("GET", "/v1/groups/waiting"): Right.ROWS,
     ("GET", "/v1/mapping"): Right.READ_CLUSTER,
+    ("POST", "/v1/nodes/drain"): Right.CHANGE_CLUSTER,
+    ("POST", "/v1/nodes/undrain"): Right.CHANGE_CLUSTER,
     ("GET", "/v1/prometheus/targets"): Right.READ_CLUSTER,
     ("GET", "/v1/rebalances"): Right.ROWS,
     ("GET", "/v1/status"): Right.READ_CLUSTER,
@@ -89,6 +91,8 @@ RIGHTS: dict[tuple[str, str], Right] = {
 CHANGES: dict[tuple[str, str], str] = {
     ("POST", "/v1/groups/evict"): "GROUP",
     ("POST", "/v1/groups/reset"): "GROUP",
+    ("POST", "/v1/nodes/drain"): "NODE",
+    ("POST", "/v1/nodes/undrain"): "NODE",
     ("POST", "/v1/topics/records"): "TOPIC",
 }
 """Routes that are refused unless ``http.changes.enable=true``, and the types of what they change."""

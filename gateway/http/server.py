@@ -26,6 +26,7 @@ from muster.gateway.http import faults as http_faults
 from muster.gateway.http import group_changes as http_group_changes
 from muster.gateway.http import groups as http_groups
 from muster.gateway.http import lag as http_lag
+from muster.gateway.http import nodes as http_nodes
 from muster.gateway.http import producing as http_producing
 from muster.gateway.http import prometheus as http_prometheus
 from muster.gateway.http import records as http_records
@@ -91,6 +92,7 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     http_faults.add_routes(app, gateway)
     http_cluster.add_routes(app, gateway)
     http_group_changes.add_routes(app, gateway)
+    http_nodes.add_routes(app, gateway)
     return app
 
 

@@ -144,6 +144,8 @@ def test_who_may_use_a_route(full: Serving, tokens: Path, method: str, path: str
             assert (refused, anonymous, wrong) == ({"changer", "stranger"}, 401, 401)
         case Right.READ_CLUSTER:
             assert (refused, anonymous, wrong) == ({"stranger"}, 401, 401)
+        case Right.CHANGE_CLUSTER if (method, path) in CHANGES:  # which are off
+            assert (refused, anonymous, wrong) == ({"reader", "changer", "stranger"}, 401, 401)
         case Right.CHANGE_CLUSTER:
             assert (refused, anonymous, wrong) == ({"reader", "stranger"}, 401, 401)
 
