@@ -62,7 +62,7 @@ $(STAMP):
 	cp requirements.lock $(STAMP)
 
 demo: setup
-	$(PYTHON) -m examples.demo.run
+	$(PYTHON) -m examples.demo.run $(if $(KEEP),--keep-running)
 
 # Workers mostly wait, so there are more of them than processors. tests/rings/rings.toml has the other tests.
 test: setup

@@ -57,6 +57,7 @@ class Right(Enum):
 
 
 RIGHTS: dict[tuple[str, str], Right] = {
+    ("GET", "/"): Right.NONE,
     ("GET", "/healthz"): Right.NONE,
     ("GET", "/metrics"): Right.NAMES,
     ("GET", "/v1/openapi.json"): Right.NONE,

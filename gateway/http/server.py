@@ -21,6 +21,7 @@ from muster.actors.wire.sockets.held import Listening, listening_sockets
 from muster.gateway.http import attribution as http_attribution
 from muster.gateway.http import audit as http_audit
 from muster.gateway.http import cluster as http_cluster
+from muster.gateway.http import console as http_console
 from muster.gateway.http import events as http_events
 from muster.gateway.http import faults as http_faults
 from muster.gateway.http import group_changes as http_group_changes
@@ -91,6 +92,7 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     http_status.add_routes(app, gateway, reconciler)
     http_faults.add_routes(app, gateway)
     http_cluster.add_routes(app, gateway)
+    http_console.add_routes(app, gateway)
     http_group_changes.add_routes(app, gateway)
     http_nodes.add_routes(app, gateway)
     return app
