@@ -35,6 +35,7 @@ from muster.gateway.http import same_cluster
 from muster.gateway.http import status as http_status
 from muster.gateway.http import topics as http_topics
 from muster.gateway.http.callers import Callers, current_caller
+from muster.gateway.http.openapi import document as http_openapi
 from muster.gateway.lag.metrics import scrape_lag
 from muster.gateway.lag.shared import SharedLags
 from muster.gateway.listener.server import GatewayServer
@@ -91,6 +92,7 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     http_prometheus.add_routes(app, gateway)
     http_status.add_routes(app, gateway, reconciler)
     http_faults.add_routes(app, gateway)
+    http_openapi.add_routes(app)
     http_cluster.add_routes(app, gateway)
     http_console.add_routes(app, gateway)
     http_group_changes.add_routes(app, gateway)
