@@ -90,7 +90,7 @@ def sums_of(books: Snapshot, produced: Mapping[str, Amount], at_ms: int) -> Sums
             for (group, evidence, topic, _), total in books.groups.items()
         ),
         _summed(((reason, topic), total) for each in (by_reason, without_series) for reason, topic, total in each),
-        _summed(((topic,), total) for (topic, _), total in books.pending.items()),
+        _summed(((topic,), amount) for (topic, _), amount in books.pending.items() if amount.messages or amount.bytes),
         _summed(((topic,), total) for (topic, _), total in books.removed.items()),
         {(topic,): amount for topic, amount in produced.items()},
     )

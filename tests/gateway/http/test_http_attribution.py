@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -127,6 +128,11 @@ def test_partitions_are_summed_up_and_no_byte_is_lost() -> None:
     fetched = ("groups", "reasons", "pending", "removed")
     in_rows = [sum(row[-1] for name in fetched for row in found[name]) for found in (whole, some)]
     assert in_rows[0] == in_rows[1] + some["hidden_bytes"] == 10 * (8 + 4 * 4)
+
+
+def test_what_no_longer_waits_has_no_row() -> None:
+    waiting = replace(books(10), pending={("shown", 0): Amount(0, 0), ("secret", 0): Amount(0, 4)})
+    assert seen_by(EVERYONE, sums_of(waiting, {}, 5))["pending"] == [["secret", 0, 4]]
 
 
 def test_the_mapping_is_the_reconcilers() -> None:
