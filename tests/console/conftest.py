@@ -41,6 +41,7 @@ class Member:
     bootstrap: str
     group: str
     client_id: str
+    topic: str = TOPIC
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -58,7 +59,7 @@ class Member:
             "auto.commit.interval.ms": 500,
         }
         consumer = Consumer(config)
-        consumer.subscribe([TOPIC])
+        consumer.subscribe([self.topic])
         while not self._stop.is_set():
             consumer.poll(0.2)
         consumer.close()

@@ -105,7 +105,8 @@ def _group(full: Serving, topic: Topic, group: str) -> str:
 
 
 def _concrete(path: str) -> str:
-    return path.replace("{id}", "f-1") + ("?group=g" if "groups" in path else "")
+    query = "?group=g" if "groups" in path else "?topic=t" if "topics" in path else ""
+    return path.replace("{id}", "f-1") + query
 
 
 def test_each_route_has_a_right(full: Serving) -> None:
@@ -125,6 +126,7 @@ def test_who_may_use_a_route(full: Serving, tokens: Path, method: str, path: str
         full,
         _acl("reader", AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME),
         _acl("reader", AclOperation.DESCRIBE, AclResourceType.GROUP, "g"),
+        _acl("reader", AclOperation.READ, AclResourceType.TOPIC, "t"),
         _acl("changer", AclOperation.ALTER, AclResourceType.CLUSTER, CLUSTER_NAME),
     )
     status = {name: _send(full, method, at, _token(tokens, name))[0] for name in ("reader", "changer", "stranger")}
@@ -140,10 +142,12 @@ def test_who_may_use_a_route(full: Serving, tokens: Path, method: str, path: str
             assert refused == (everyone if (method, path) in CHANGES else of_kafka)
         case Right.NAMES | Right.ROWS:
             assert (refused, anonymous, wrong) == (set(), 200, 401)
-        case Right.GROUP:
+        case Right.GROUP | Right.TOPIC:
             assert (refused, anonymous, wrong) == ({"changer", "stranger"}, 401, 401)
         case Right.READ_CLUSTER:
             assert (refused, anonymous, wrong) == ({"stranger"}, 401, 401)
+        case Right.CHANGE_CLUSTER if (method, path) in CHANGES:  # which are off
+            assert (refused, anonymous, wrong) == ({"reader", "changer", "stranger"}, 401, 401)
         case Right.CHANGE_CLUSTER:
             assert (refused, anonymous, wrong) == ({"reader", "stranger"}, 401, 401)
 
