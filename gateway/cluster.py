@@ -20,8 +20,10 @@ from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.head import head_node_id
 from muster.actors.runtime.process import log_folder
 from muster.actors.runtime.ray import store
-from muster.actors.runtime.settings import HTTP_ADDRESSES, NAMESPACE, ClusterReady, ClusterSettings
+from muster.actors.runtime.settings import CONSOLE_PORT, HTTP_ADDRESSES, NAMESPACE, ClusterReady, ClusterSettings
 from muster.gateway.actor import GatewayActor
+from muster.gateway.console.actor import ConsoleActor
+from muster.gateway.http.console import console_refusal
 from muster.gateway.standby import GatewayStandby
 from muster.placement.host_port import host_port
 from muster.placement.view import Broker
@@ -41,7 +43,8 @@ def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) ->
 
     Raises ClusterError if one cannot start.
     """
-    arguments = (settings, secrets.token_bytes(32), GatewayActor, GatewayStandby)
+    console_class = ConsoleActor if console_refusal(settings.config) is None else None
+    arguments = (settings, secrets.token_bytes(32), GatewayActor, GatewayStandby, console_class)
     # If any other node is lost, the controller is not.
     controller = detached(Controller, "controller", settings.namespace, *arguments, node_id=head_node_id())
     try:
@@ -56,6 +59,7 @@ def start_cluster(settings: ClusterSettings, progress: Callable[[str], None]) ->
         metrics=tuple(gateway["metrics_url"] for gateway in gateways),
         zookeeper=settings.zookeeper,
         logs=str(log_folder(Path(settings.storage))),
+        console=f"{gateways[0]['metrics_url'].removesuffix('metrics')}" if console_class is not None else None,
     )
     found = json.dumps({"cluster_id": settings.cluster_id, "metrics": ready.metrics})
     store.put(HTTP_ADDRESSES, found, settings.namespace)
@@ -115,7 +119,8 @@ def stop_cluster(namespace: str = NAMESPACE) -> None:
     names = _actors(namespace)
     for name in sorted(names, key=lambda name: name != "controller"):  # the controller first: it would restart others
         _kill(name, namespace)
-    store.delete(HTTP_ADDRESSES, namespace)
+    for key in (HTTP_ADDRESSES, CONSOLE_PORT):
+        store.delete(key, namespace)
 
 
 def _kill(name: str, namespace: str) -> None:

@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 
 import ray
 from aiohttp import web
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 
 import muster.gateway.apis  # noqa: F401 - registers the handlers
 from muster.actors.audit.sends import Sends
 from muster.actors.config.altering import Alteration
 from muster.actors.controller.admin import AclOutcome, EntityOutcome, NewTopic, TopicOutcome
+from muster.actors.controller.nodes import NodeError
 from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.event_writer import EventWriter
 from muster.actors.runtime.follow import CurrentController
@@ -33,7 +34,7 @@ from muster.gateway.faults.controller import RayFaults
 from muster.gateway.faults.injection import GatewayFaults
 from muster.gateway.http.server import gateway_app, start_http
 from muster.gateway.listener.complaints import Cause, Complaint
-from muster.gateway.listener.controller import ControllerUnavailable
+from muster.gateway.listener.controller import ControllerUnavailable, NodeRefused
 from muster.gateway.listener.limiting.turns import in_background
 from muster.gateway.listener.lost_hosts import LostHosts
 from muster.gateway.listener.resume import ends
@@ -67,6 +68,8 @@ class RayController:
         try:
             async with asyncio.timeout(timeout_s):
                 return await call
+        except NodeError as error:  # Ray's error is both
+            raise NodeRefused(str(error.cause if isinstance(error, RayTaskError) else error)) from error
         except (RayError, TimeoutError) as error:
             text = last_line(error)
             self._limited_log.warning(type(error).__name__, "clients", "the controller could not do it: %s", text)
@@ -107,6 +110,12 @@ class RayController:
 
     async def activate(self, partition: int, kind: str = OFFSETS) -> None:
         await self._in_time(self._handle.activate.remote(partition, kind))
+
+    async def drain(self, node_id: str) -> None:
+        await self._in_time(self._handle.drain.remote(node_id))
+
+    async def undrain(self, node_id: str) -> None:
+        await self._in_time(self._handle.undrain.remote(node_id))
 
 
 class ServedGateway:

@@ -38,6 +38,14 @@ class Endpoint:
     """Whether peers on other nodes use TLS."""
 
 
+class ConsoleAddress(NamedTuple):
+    """Where browsers reach the console."""
+
+    node_id: str
+    """Ray's node id, hex."""
+    url: str
+
+
 class BrokerAddress(NamedTuple):
     """Where clients reach a gateway that come in on one of its listeners."""
 
@@ -123,6 +131,8 @@ class ClusterView:
     configs: DynamicConfigs = field(default_factory=DynamicConfigs)
     leaders: Leaders = field(default_factory=dict)
     """Assigned by :meth:`with_leaders`."""
+    console: ConsoleAddress | None = None
+    """None while it does not serve, and in a cluster without one."""
     _found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Cached lookups: a view never changes, and every request needs the same ones."""
 
@@ -138,6 +148,7 @@ class ClusterView:
             self.transactions,
             self.configs,
             self.leaders,
+            self.console,
         )
 
     @property
@@ -268,6 +279,7 @@ def _restore(
     transactions: Mapping[int, Endpoint | None],
     configs: DynamicConfigs,
     leaders: Leaders,
+    console: ConsoleAddress | None,
 ) -> ClusterView:
     """Unpickle a view without its cached lookups."""
     return ClusterView(
@@ -281,4 +293,5 @@ def _restore(
         transactions=transactions,
         configs=configs,
         leaders=leaders,
+        console=console,
     )

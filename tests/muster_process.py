@@ -70,7 +70,8 @@ class Muster(Cluster):
 
     @property
     def command(self) -> list[str]:
-        sets = [item for name, value in self.properties.items() for item in ("--set", f"{name}={value}")]
+        properties = {"console.enable": "false", **self.properties}  # a process less
+        sets = [item for name, value in properties.items() for item in ("--set", f"{name}={value}")]
         ready_file = str(self.storage.parent / f"{self.storage.name}.ready")
         return [
             *(sys.executable, "-m", "muster.gateway.cli.main", "up", "--port", "0", "--storage", str(self.storage)),

@@ -35,6 +35,7 @@ from muster.actors.config.listeners import (
 )
 from muster.actors.config.log_properties import LogProperties
 from muster.actors.config.overrides import METRICS, PREFIX, key_of, read_overrides
+from muster.actors.config.parts.console_properties import DEFAULT_CONSOLE_PORT, ConsoleProperties
 from muster.actors.config.parts.metrics_properties import DEFAULT_METRICS_PORT, MetricsProperties
 from muster.actors.config.parts.quota_properties import QuotaProperties
 from muster.actors.config.refused import unknown_property
@@ -65,6 +66,7 @@ def _property_name(field_name: str) -> str:
 
 
 class MusterConfig(
+    ConsoleProperties,
     CoordinatorProperties,
     LogProperties,
     MetricsProperties,
@@ -470,6 +472,13 @@ class MusterConfig(
         if self.metrics_port is not None:
             return self.metrics_port
         return DEFAULT_METRICS_PORT if self.all_listeners[0].port else 0
+
+    @property
+    def console_ports(self) -> tuple[int, ...]:
+        """Ports of the console, the preferred one first; 0: a free one."""
+        if self.console_port is not None:
+            return (self.console_port,)
+        return (DEFAULT_CONSOLE_PORT, 0) if self.all_listeners[0].port else (0,)
 
     @property
     def actor_ports(self) -> range:

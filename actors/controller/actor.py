@@ -62,6 +62,7 @@ from muster.placement.view import (
     TRANSACTIONS,
     Broker,
     ClusterView,
+    ConsoleAddress,
     DynamicConfigs,
     Endpoint,
 )
@@ -72,6 +73,8 @@ log = logging.getLogger(__name__)
 
 _COORDINATORS: Mapping[str, type[CoordinatorActor]] = {cls.kind: cls for cls in (OffsetsActor, TransactionsActor)}
 """By kind, in the order in which they start."""
+_NOT_AWAITED = ("standby", "console")
+"""Kinds of actors without which clients are served."""
 _ZOOKEEPER_S = 15.0
 _ZOOKEEPER_RETRY_S = 0.2
 _ACTIVATE_S = 30.0
@@ -83,14 +86,25 @@ _ADOPT_S = 3.0
 class Controller:
     """The Ray actor ``controller``. Every method may be retried: after an error, a caller cannot know the outcome."""
 
-    def __init__(self, settings: ClusterSettings, secret: bytes, gateway_class: type, gateways_of: GatewaysOf) -> None:
-        """``gateway_class``: of the actors ``gateway-<id>``. ``gateways_of``: what standbys serve dead ones with."""
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        secret: bytes,
+        gateway_class: type,
+        gateways_of: GatewaysOf,
+        console_class: type | None = None,
+    ) -> None:
+        """``gateway_class``: of the actors ``gateway-<id>``. ``gateways_of``: what standbys serve dead ones with.
+
+        ``console_class``: of the actor ``console``; None: there is none.
+        """
         without_numpy()
         log_to_file(Path(settings.storage), "controller", settings.log_format)
         self._settings = settings
         self._secret = secret
         self._gateway_class = gateway_class
         self._gateways_of = gateways_of
+        self._console_class = console_class
         self._zk: ZooKeeperClient | None = None
         self._own_epoch: ActorEpoch | None = None
         self._topics: TopicsAdmin | None = None
@@ -143,6 +157,8 @@ class Controller:
             for partition in sorted(_numbers(kind, left | active_standbys.keys()) | with_data):
                 self._manage_coordinator(kind, partition, active_standbys)
         self._manage("reconciler", ReconcilerActor)
+        if self._console_class is not None:
+            self._manage("console", self._console_class)
         self._manage_gateways(_numbers("gateway", left))
         await self._adopt(left)
         self._leaders = await self._reported_leaders()
@@ -200,9 +216,9 @@ class Controller:
         return self._nodes
 
     async def _move_to(self, node_id: str) -> None:
-        arguments = (self._settings, self._secret, self._gateway_class, self._gateways_of)
+        classes = (self._gateway_class, self._gateways_of, self._console_class)
         with self._history.moving(node_id):
-            await move_controller(node_id, self._settings, type(self), *arguments)
+            await move_controller(node_id, self._settings, type(self), self._settings, self._secret, *classes)
 
     def _end_when_superseded(self) -> None:
         """Exit once there is a successor, as after a pause or an outage: it must not touch any actor then."""
@@ -335,14 +351,15 @@ class Controller:
         return os.getpid(), ray.get_runtime_context().get_node_id()
 
     async def ready(self) -> list[dict[str, Any]]:
-        """Wait until every actor that was started serves.
+        """Wait until every actor that was started serves, except standbys and the console.
 
         Raises RuntimeError, which names those that do not, and why.
         """
         await self.start()
         if self._settings.gateway_ports is None:
             await self._first_gateway()
-        waited = [managed for name, managed in self._supervisor.actors.items() if not name.startswith("standby-")]
+        actors = self._supervisor.actors.values()
+        waited = [managed for managed in actors if managed.name.partition("-")[0] not in _NOT_AWAITED]
         up = await asyncio.gather(*(self._supervisor.alive(managed, _READY_S) for managed in waited))
         bad = [managed for managed, alive in zip(waited, up, strict=True) if not alive]
         bad += [managed for managed in waited if managed.is_alive and managed.error is not None]
@@ -392,10 +409,15 @@ class Controller:
             offsets=endpoints[OFFSETS],
             transactions=endpoints[TRANSACTIONS],
             configs=self._configs(),
+            console=self._console(),
         ).with_leaders(self._leaders)
         if served:
             self._leaders = view.leaders
         self._feed.publish(view)
+
+    def _console(self) -> ConsoleAddress | None:
+        managed = self._supervisor.actors.get("console")
+        return managed.started.console if managed is not None and managed.started and managed.is_alive else None
 
     def _configs(self) -> DynamicConfigs:
         configs = self._topics.configs if self._topics else DynamicConfigs()
@@ -544,13 +566,13 @@ class Controller:
         return ControllerNode(broker_id=broker_id, timestamp_ms=now_ms(), node_id=node_id).encode()
 
     async def stop(self) -> None:
-        """Stop the actors in order: gateways (so no more requests arrive), reconciler, coordinators, standbys, logs."""
+        """Stop the actors: console, gateways (so no more requests arrive), reconciler, coordinators, standbys, logs."""
         for task in list(self._tasks):
             task.cancel()
         if self._faults is not None:
             await self._faults.stop()
         names = list(self._supervisor.actors)
-        for kind in ("gateway", "reconciler", *_COORDINATORS, "standby", "log"):
+        for kind in ("console", "gateway", "reconciler", *_COORDINATORS, "standby", "log"):
             await self._supervisor.stop([name for name in names if name.partition("-")[0] == kind])
         if self._node is not None:
             await asyncio.to_thread(self._node.close)

@@ -34,7 +34,7 @@ _PERIOD_S = 1.0
 _AFTER_FAILURE_S = 5.0
 _MAX_FAILURES = 3
 """After this many failed moves of its share to a node, it is left as it is."""
-_KINDS = ("offsets", "transactions", "log", "reconciler", "gateway")
+_KINDS = ("offsets", "transactions", "log", "reconciler", "console", "gateway")
 """Kinds of actors in the order in which they are moved; gateways last, since their clients have to reconnect."""
 
 

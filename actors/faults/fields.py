@@ -16,7 +16,7 @@ from muster.actors.faults.apis import NAMED_BY
 ALWAYS, ONCE = "always", "once"
 _LARGEST = 2**53 - 1
 """Whole numbers that JSON carries everywhere."""
-_ACTOR = r"(?:controller|reconciler|(?:offsets|transactions|log|gateway|standby)-[0-9]+)"
+_ACTOR = r"(?:console|controller|reconciler|(?:offsets|transactions|log|gateway|standby)-[0-9]+)"
 _ERRORS = {code.name.upper(): code for code in ErrorCode if code is not ErrorCode.none}
 
 
@@ -51,11 +51,11 @@ def _else(text: str | Callable[[Any], str]) -> WrapValidator:
 
 
 def _no_actor(value: Any) -> str:
-    kinds = ("controller", "reconciler", "offsets-", "transactions-", "log-", "gateway-", "standby-")
+    kinds = ("console", "controller", "reconciler", "offsets-", "transactions-", "log-", "gateway-", "standby-")
     hint = near_miss(re.sub(r"\d+$", "", str(value)), kinds)
     return (
-        f"{value!r} is no actor{hint}; there are controller, reconciler, offsets-P, transactions-P, log-I, gateway-G, "
-        "standby-N, as in muster status"
+        f"{value!r} is no actor{hint}; there are console, controller, reconciler, offsets-P, transactions-P, log-I, "
+        "gateway-G, standby-N, as in muster status"
     )
 
 

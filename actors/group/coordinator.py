@@ -262,6 +262,10 @@ class Coordinator:
         found = (watchdog.wait_of_consumers(shard, group) for group in self.consumer_groups.values())
         return (*waits, *(wait for wait in found if wait is not None))
 
+    def heard_ms(self, group_id: GroupId) -> dict[MemberId, int]:
+        """See :func:`muster.actors.group.lease.heard_ms`."""
+        return lease.heard_ms(self._shard, group_id)
+
     def _restore(self, group_id: GroupId) -> None:
         shard = self._shard
         if group_id in shard.hard.consumer_groups:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from muster.actors.group.shard import Shard, session_timer
 from muster.actors.group.state import Group, Member
+from muster.actors.group.timers import TimerKind, TimerName
 from muster.actors.group.types import GroupId, MemberId, Token
 from muster.placement.lease import LEASE_MS
 
@@ -83,3 +84,23 @@ def confirmed(shard: Shard, groups: Iterable[GroupId]) -> None:
         awaited, group.awaited = group.awaited, set()
         for member in [group.members[each] for each in awaited if each in group.members]:
             shard.timers.set(session_timer(group, member), shard.now_ms)
+
+
+def heard_ms(shard: Shard, group_id: GroupId) -> dict[MemberId, int]:
+    """Return when the session of each member began anew, by a heartbeat or another request; ms since the Unix epoch.
+
+    After a failover that is when the coordinator took over, for who has not been heard since. New members that wait for
+    their first generation are left out, and those whose session has ended while a gateway may know better.
+    """
+    timeouts_ms: dict[MemberId, int] = {}
+    if (group := shard.groups.get(group_id)) is not None:
+        members = (each for each in group.members.values() if not each.is_new and each.id not in group.awaited)
+        timeouts_ms = {each.id: each.session_timeout_ms for each in members}
+    elif (consumers := shard.hard.consumer_groups.get(group_id)) is not None:
+        own_ms = shard.config.session_timeout_ms(group_id)
+        timeouts_ms = {
+            member_id: own_ms if member.classic is None else member.classic.session_timeout_ms
+            for member_id, member in consumers.members.items()
+        }
+    deadlines = {each: shard.timers.get(TimerName(TimerKind.SESSION, group_id, each)) for each in timeouts_ms}
+    return {each: at_ms - timeouts_ms[each] for each, at_ms in deadlines.items() if at_ms is not None}

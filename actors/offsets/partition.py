@@ -6,7 +6,7 @@ import logging
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from muster.actors.coordinator.batching import Written
@@ -116,6 +116,7 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         self._metrics = PartitionMetrics(partition, epoch, core)
         self.observers.add(self._metrics.observe)
         self.query_handlers["heard"] = lambda query: {}
+        self.query_handlers["heartbeats"] = self._heartbeats
         self.query_handlers["metrics"] = self._metrics.response
         self.query_handlers["committed"] = CommittedOffsets(core).response
 
@@ -159,6 +160,13 @@ class OffsetsPartition(CoordinatorShell[Outcome]):
         """Whether the group has members now."""
         classic, consumer = self._core.groups.get(GroupId(group)), self._core.consumer_groups.get(GroupId(group))
         return bool((classic and classic.members) or (consumer and consumer.members))
+
+    def _heartbeats(self, query: dict[str, Any]) -> dict[str, Any]:
+        """``ages_ms``: how long ago each member of ``group`` was last heard, as far as that is known."""
+        if not isinstance(group := query.get("group"), str):
+            return {"error": "heartbeats needs a group"}
+        at_ms = now_ms()
+        return {"ages_ms": {member: max(at_ms - ms, 0) for member, ms in self._core.heard_ms(GroupId(group)).items()}}
 
     def registrations(self) -> tuple[Registration, ...]:
         """Which client consumes for which group, as this coordinator knows it now."""

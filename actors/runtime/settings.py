@@ -19,6 +19,8 @@ NAMESPACE = "muster"
 """Ray namespace of all of Muster's actors."""
 HTTP_ADDRESSES = "http-addresses"
 """A key in Ray's key-value store: ``{"cluster_id": ID, "metrics": [URL]}``, the gateways at the start, as JSON."""
+CONSOLE_PORT = "console-port"
+"""A key in Ray's key-value store: the port that the console's actor has, for its next process."""
 CLUSTER_ID_HEADER = "Muster-Cluster-Id"
 """Header of HTTP by which a request is served by no other cluster than that."""
 
@@ -61,12 +63,15 @@ class ClusterReady:
     zookeeper: str
     logs: str
     """Folder with the log of each actor."""
+    console: str | None = None
+    """URL that leads to the console; None without one."""
 
     def line(self) -> str:
         """Return the line that ``muster up`` prints when everything serves; ``shlex.split`` parses it."""
         return (
             f"muster ready bootstrap={','.join(self.bootstrap)} metrics={','.join(self.metrics)} "
             f"zookeeper={self.zookeeper} logs={shlex.quote(self.logs)}"
+            f"{f' console={self.console}' if self.console else ''}"
         )
 
     def as_dict(self) -> dict[str, Any]:

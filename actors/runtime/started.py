@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muster.actors.runtime.process import wall_ms
-from muster.placement.view import Broker, Endpoint
+from muster.placement.view import Broker, ConsoleAddress, Endpoint
 
 _BEGAN_MS = wall_ms()
 
@@ -21,6 +21,8 @@ class Started:
     broker: Broker | None = None
     """A gateway's Kafka listener."""
     metrics_url: str | None = None
+    console: ConsoleAddress | None = None
+    """Where the console's actor serves it."""
     epoch: int = -1
     """The epoch under which it serves a role: a leader epoch of ``__consumer_offsets``, an actor epoch; else -1."""
     began_ms: int = _BEGAN_MS

@@ -86,3 +86,4 @@ class Display:
         table.add_row("Checks", Text(verdict, "red" if failed else "green"), "; ".join(check.name for check in failed))
         self.console.print(table)
         self.console.print(f"Page    {page}")
+        self.console.print("Console make demo KEEP=1 keeps Muster running and says where its console is")

@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -207,6 +207,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.demo.run", description=__doc__)
     parser.add_argument("--report", type=Path, default=Path("demo-report.html"), help="where the report goes")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of the run")
+    parser.add_argument("--keep-running", action="store_true", help="keep Muster and its console running until Ctrl-C")
     options = parser.parse_args(arguments)
     terminal.guard()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -216,9 +217,11 @@ def main(arguments: list[str] | None = None) -> int:
     display = Display(["produced", *(group.name for group in GROUPS)], ROWS)
     try:
         with ExitStack() as undo, display:
-            demo = Demo(display, undo, folder)
+            demo = Demo(display, undo, folder, for_console=options.keep_running)
             demo.start_muster()
             report = conclude(demo, analyse(demo, stream(demo)), options.report)
+            if options.keep_running:
+                _until_interrupted(display, demo)
             display.step("muster stops")
         failed = any(not check.held for check in report.checks)
         kept = kept or failed
@@ -236,6 +239,12 @@ def main(arguments: list[str] | None = None) -> int:
             terminal.line(f"demo: logs and data are in {folder}", err=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _until_interrupted(display: Display, demo: Demo) -> None:
+    display.step(f"the console of this run is at {demo.console}; Ctrl-C stops Muster")
+    with suppress(KeyboardInterrupt):
+        signal.pause()
 
 
 def _interrupt(*_: object) -> None:

@@ -54,10 +54,14 @@ class Demo:
     display: Display
     undo: ExitStack
     folder: Path
+    for_console: bool = False
+    """Whether the console may inject faults and change groups."""
     muster: Child | None = None
     bootstrap: str = ""
     metrics: tuple[str, ...] = ()
     """URL of each gateway's ``/metrics``."""
+    console: str | None = None
+    """URL that leads to the console."""
     producer: Child | None = None
     members: dict[str, list[Child]] = field(default_factory=dict)
 
@@ -69,11 +73,14 @@ class Demo:
         self.display.step(f"muster up with {GATEWAYS} gateways, logs and data in {self.folder}")
         ready_file = self.folder / "ready.json"
         up = ("up", "--gateways", str(GATEWAYS), "--port", "0", "--storage", str(self.storage))
-        settings = ("--set", f"offsets.topic.num.partitions={OFFSETS_PARTITIONS}", "--ready-file", str(ready_file))
+        settings = ["--set", f"offsets.topic.num.partitions={OFFSETS_PARTITIONS}", "--ready-file", str(ready_file)]
+        if self.for_console:
+            settings += ["--set", "fault.injection.enable=true", "--set", "http.changes.enable=true"]
         self.muster = self.run("muster", "muster.gateway.cli.main", *up, *settings, grace_s=_STOP_S)
         self.until(ready_file.exists, _START_S, "muster up to serve")
         ready = json.loads(ready_file.read_text())
         self.bootstrap, self.metrics = ",".join(ready["bootstrap"]), tuple(ready["metrics"])
+        self.console = ready["console"]
 
     def start_clients(self, marks: Sequence[float]) -> None:
         """Start the consumers, and the producer when every group has its partitions, so that no lag is that of joining.

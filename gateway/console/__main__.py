@@ -8,6 +8,7 @@ import logging
 
 import click
 
+from muster.gateway.console.api import Gateways
 from muster.gateway.console.app import serve
 
 
@@ -20,7 +21,7 @@ def main(gateways: tuple[str, ...], host: str, port: int, hosts: tuple[str, ...]
     """Serve the console of a cluster until it is interrupted."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(gateways, host, port, hosts=hosts))
+        asyncio.run(serve(Gateways(gateways), host, port, hosts=hosts))
 
 
 if __name__ == "__main__":

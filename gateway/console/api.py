@@ -21,6 +21,8 @@ CONNECT_S = 2.0
 RETRY_S = 5.0
 """A gateway that failed is tried again after this time, before the others if it was the first."""
 MAX_RESPONSE_BYTES = 64 << 20
+_TOPICS = 1_000
+"""Topics in a request: the API's largest page."""
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 401, 403, 404
 
 
@@ -88,6 +90,17 @@ class Api:
         """GET the path. Raises ApiError, MissingRoute or NoGateway."""
         parameters = {name: str(value) for name, value in query.items() if value is not None}
         return await self._first("GET", path, parameters, None, may_repeat=True)
+
+    async def topics(self) -> dict[str, Any]:
+        """Return all topics, as ``/v1/topics`` gives them a page at a time. Raises like :meth:`get`."""
+        rows: list[Any] = []
+        is_partial = False
+        while True:
+            found = await self.get("/v1/topics", limit=_TOPICS, offset=len(rows))
+            rows += found["topics"]
+            is_partial = is_partial or found["partial"]
+            if not found["topics"] or len(rows) >= found["total"]:
+                return {"topics": rows, "partial": is_partial}
 
     async def get_from(self, url: str, path: str) -> dict[str, Any]:
         """GET the path from one gateway. Raises ApiError, MissingRoute or NoGateway."""

@@ -7,7 +7,7 @@ import ipaddress
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Annotated
 
@@ -19,7 +19,7 @@ from nicegui import ui
 
 from muster.gateway.client.errors import MusterError
 from muster.gateway.console import exports
-from muster.gateway.console.api import ApiError
+from muster.gateway.console.api import ApiError, Gateways
 from muster.gateway.console.console import STATIC, ConsoleServer
 from muster.gateway.console.guard import Guard
 from muster.gateway.console.login import COOKIE, set_cookie
@@ -39,7 +39,7 @@ FAVICON = (
 )
 
 
-def make_app(gateways: Sequence[str], *, hosts: Iterable[str] = (), tls: ssl.SSLContext | None = None) -> FastAPI:
+def make_app(gateways: Gateways, *, hosts: Iterable[str] = (), tls: ssl.SSLContext | None = None) -> FastAPI:
     """Return the console for these gateways' HTTP ports. One per process: NiceGUI's app is global.
 
     ``hosts``: names by which browsers reach it, beside localhost and addresses. ``tls``: for gateways with https.
@@ -112,9 +112,9 @@ def _add_login(app: FastAPI, console: ConsoleServer) -> None:
 
 
 async def serve(
-    gateways: Sequence[str],
-    host: str,
-    port: int,
+    gateways: Gateways,
+    host: str = "",
+    port: int = 0,
     ssl_context: ssl.SSLContext | None = None,
     *,
     hosts: Iterable[str] = (),

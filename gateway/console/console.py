@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -23,8 +23,8 @@ STATIC = Path(__file__).parent / "static"
 class ConsoleServer:
     """Sessions and pollers of one process."""
 
-    def __init__(self, gateways: Sequence[str], tls: ssl.SSLContext | None = None) -> None:
-        self.gateways = Gateways(gateways)
+    def __init__(self, gateways: Gateways, tls: ssl.SSLContext | None = None) -> None:
+        self.gateways = gateways
         self.sessions = Sessions()
         self.watches = Watches(self._api)
         self.version = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(STATIC.iterdir()))).hexdigest()[:12]

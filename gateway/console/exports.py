@@ -48,7 +48,7 @@ async def _rebalances(watch: Watch, query: Query) -> Table:
 
 
 async def _topics(watch: Watch, query: Query) -> Table:
-    found = await watch.api.get("/v1/topics")
+    found = await watch.api.topics()
     into, out = watch.attribution.topic_rates(PRODUCED), watch.attribution.topic_rates(GROUPS)
     is_all = query.get("internal") == "1"
     return topics.topic_table(found["topics"], into, out, query=query.get("q", ""), with_internal=is_all)

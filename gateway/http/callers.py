@@ -50,15 +50,18 @@ class Right(Enum):
     GROUP_OR_ROWS = (
         "DESCRIBE on the group in the query; without one, rows that the caller may not DESCRIBE are left out"
     )
+    TOPIC = "DESCRIBE on the topic in the query"
     KAFKA = "the rights of the Kafka requests that it sends"
     READ_CLUSTER = "DESCRIBE on the cluster"
     CHANGE_CLUSTER = "ALTER on the cluster"
 
 
 RIGHTS: dict[tuple[str, str], Right] = {
+    ("GET", "/"): Right.NONE,
     ("GET", "/healthz"): Right.NONE,
     ("GET", "/metrics"): Right.NAMES,
     ("GET", "/v1/openapi.json"): Right.NONE,
+    ("GET", "/v1/attribution"): Right.ROWS,
     ("GET", "/v1/audit"): Right.ROWS,
     ("GET", "/v1/cluster"): Right.ROWS,
     ("GET", "/v1/events"): Right.ROWS,
@@ -69,9 +72,16 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("POST", "/v1/groups/reset"): Right.KAFKA,
     ("POST", "/v1/groups/reset/plan"): Right.KAFKA,
     ("GET", "/v1/groups/waiting"): Right.ROWS,
+    ("GET", "/v1/mapping"): Right.READ_CLUSTER,
+    ("POST", "/v1/nodes/drain"): Right.CHANGE_CLUSTER,
+    ("POST", "/v1/nodes/undrain"): Right.CHANGE_CLUSTER,
     ("GET", "/v1/prometheus/targets"): Right.READ_CLUSTER,
     ("GET", "/v1/rebalances"): Right.ROWS,
     ("GET", "/v1/status"): Right.READ_CLUSTER,
+    ("GET", "/v1/topics"): Right.ROWS,
+    ("GET", "/v1/topics/describe"): Right.TOPIC,
+    ("GET", "/v1/topics/records"): Right.KAFKA,
+    ("POST", "/v1/topics/records"): Right.KAFKA,
     ("GET", "/v1/faults"): Right.READ_CLUSTER,
     ("POST", "/v1/faults"): Right.CHANGE_CLUSTER,
     ("DELETE", "/v1/faults"): Right.CHANGE_CLUSTER,
@@ -80,8 +90,17 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("POST", "/v1/faults/plan/check"): Right.READ_CLUSTER,
 }
 """By method and path of the route. A route that is missing here is refused."""
-CHANGES = frozenset({("POST", "/v1/groups/evict"), ("POST", "/v1/groups/reset")})
-"""Routes that are refused unless ``http.changes.enable=true``."""
+CHANGES: dict[tuple[str, str], str] = {
+    ("POST", "/v1/groups/evict"): "GROUP",
+    ("POST", "/v1/groups/reset"): "GROUP",
+    ("POST", "/v1/nodes/drain"): "NODE",
+    ("POST", "/v1/nodes/undrain"): "NODE",
+    ("POST", "/v1/topics/records"): "TOPIC",
+}
+"""Routes that are refused unless ``http.changes.enable=true``, and the types of what they change."""
+_RECORDED_BY_KAFKA = frozenset({("POST", "/v1/groups/evict"), ("POST", "/v1/groups/reset")})
+"""Changes whose Kafka requests are administrative, and so in the trail."""
+_CHANGE: web.RequestKey[tuple[str, str]] = web.RequestKey("change", tuple)
 _CHANGES_DISABLED = "changes over HTTP are off; start the cluster with --set http.changes.enable=true"
 
 
@@ -147,6 +166,11 @@ class _Refused(Exception):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
+
+
+def changes(request: web.Request, resource: str, detail: str = "") -> None:
+    """Name what the request changes, for the trail, which else has the body of the request."""
+    request[_CHANGE] = resource, detail
 
 
 def principal_of(request: web.Request, tls: TlsListeners) -> str | None:
@@ -258,15 +282,17 @@ class Callers:
         Kafka requests of a route are recorded as such.
         """
         trail, route = self._gateway.trail, _route(request)
-        is_change = RIGHTS.get(route) is Right.CHANGE_CLUSTER or (route in CHANGES and not is_admitted)
-        if trail is None or not is_change:
+        is_recorded = is_admitted and route in _RECORDED_BY_KAFKA
+        is_change = RIGHTS.get(route) is Right.CHANGE_CLUSTER or route in CHANGES
+        if trail is None or not is_change or is_recorded:
             return
-        caller, fault_id = current_caller(), request.match_info.get("id")
-        is_read = status < 400 and not request.can_read_body
-        detail = " ".join((await request.read()).decode(errors="replace").split()) if is_read else ""
-        change = Change(
-            " ".join(route), "GROUP" if route in CHANGES else "FAULT", fault_id, str(status), detail or None
-        )
+        caller, resource = current_caller(), request.match_info.get("id")
+        detail = ""
+        if _CHANGE in request:
+            resource, detail = request[_CHANGE]
+        elif status < 400 and not request.can_read_body:
+            detail = " ".join((await request.read()).decode(errors="replace").split())
+        change = Change(" ".join(route), CHANGES.get(route, "FAULT"), resource, str(status), detail or None)
         trail.record(DOOR, Who(caller.principal, caller.host), change)
 
     def _refusal(self, request: web.Request, refused: _Refused) -> web.Response:
@@ -299,6 +325,8 @@ def _is_admitted(caller: Caller, right: Right, request: web.Request) -> bool:
         case Right.GROUP:
             group = request.query.get("group", "")
             return caller.may(AclOperation.DESCRIBE, AclResourceType.GROUP, group)
+        case Right.TOPIC:
+            return caller.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, request.query.get("topic", ""))
         case Right.READ_CLUSTER:
             return caller.may_on_cluster(AclOperation.DESCRIBE)
         case Right.CHANGE_CLUSTER:

@@ -1,8 +1,8 @@
 """``GET /v1/cluster``: which cluster this is, its gateways, who the caller is, and what may be changed over HTTP.
 
 ``{"cluster_id", "version", "gateways": [{"id", "host", "port", "node_id", "rack", "http"}], "principal", "may_change",
-"fault_injection", "may_fault"}``. ``may_change`` says whether changes are enabled; each needs the rights of its Kafka
-requests as well. Only who may DESCRIBE the cluster is told its gateways.
+"fault_injection", "may_fault", "console"}``. ``may_change`` says whether changes are enabled; each needs the rights of
+its Kafka requests as well. Gateways and console are only for who may DESCRIBE the cluster.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
             "may_change": gateway.config.http_changes_enable,
             "fault_injection": has_faults,
             "may_fault": has_faults and caller.sees(AclOperation.ALTER, AclResourceType.CLUSTER, CLUSTER_NAME),
+            "console": gateway.view.console.url if sees and gateway.view.console is not None else None,
         }
 
     app.router.add_get("/v1/cluster", as_json(cluster))

@@ -1,6 +1,6 @@
-"""The fault API over HTTP, under /v1/faults; described for other languages at /v1/openapi.json. See docs/faults.md.
+"""The fault API over HTTP, under /v1/faults. See docs/faults.md.
 
-Everything but the description returns 403 unless ``fault.injection.enable=true``. An error is ``{"error": TEXT}``; for
+Everything returns 403 unless ``fault.injection.enable=true``. An error is ``{"error": TEXT}``; for
 an invalid fault (400) it has ``problems``, a text for each thing that is wrong. A body must be ``application/json``,
 that of a plan may be ``application/yaml``: so a page in a user's browser cannot send one.
 """
@@ -22,7 +22,6 @@ from muster.actors.faults.model import ActorFault, Fault, HeldFault, PauseFault
 from muster.actors.faults.plan import Plan, Run, Step
 from muster.gateway.faults.injection import GatewayFaults
 from muster.gateway.http.callers import Caller, current_caller
-from muster.gateway.http.openapi_faults import document
 from muster.gateway.listener.controller import ControllerUnavailable
 from muster.gateway.listener.gateway import Gateway
 
@@ -46,7 +45,6 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
     app.router.add_delete("/v1/faults/{id}", api.route(api.clear))
     app.router.add_post("/v1/faults/plan", api.route(api.plan))
     app.router.add_post("/v1/faults/plan/check", api.route(api.check))
-    app.router.add_get("/v1/openapi.json", api.described)
     app.on_shutdown.append(api.shut)
 
 
@@ -165,9 +163,6 @@ class _Api:
         """End the plans with the gateway."""
         for task in self._plans:
             task.cancel()
-
-    async def described(self, request: web.Request) -> web.Response:
-        return web.json_response(document())
 
 
 _STATUS: dict[type[FaultError], int] = {FaultsDisabled: 403, UnknownTarget: 404, Unreachable: 503}

@@ -1,6 +1,7 @@
 """One group and its members, and changes of it: each is what a Kafka client would send, with the caller's rights.
 
-``GET /v1/groups/describe?group=G``: state, protocol, and members with their assignments.
+``GET /v1/groups/describe?group=G``: state, protocol, and members with their assignments, and ``heartbeat_age_ms``: how
+long ago the coordinator heard of each, null if it does not know. After a failover it counts from then.
 ``POST /v1/groups/evict``, ``{"group", "member_id"}``: removes a member, as ``muster groups evict`` does.
 ``POST /v1/groups/reset/plan``, ``{"group", "to", "topics"}``: what a reset of offsets would do, as ``muster groups
 reset-offsets`` shows it. ``to`` is one of ``{"earliest": true}``, ``{"latest": true}``, ``{"offset": N}``,
@@ -15,6 +16,7 @@ Changes, which a plan is not, need ``http.changes.enable=true``. Errors are thos
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
@@ -23,7 +25,7 @@ from pydantic import Field, model_validator
 from muster.actors.runtime.words import counted
 from muster.gateway.client.groups import assignments, evicting, offsets, reset, reset_plan
 from muster.gateway.client.groups.members import Group, Member, check_empty, described, in_words
-from muster.gateway.http.groups import Body, Failed, as_json, body_of, required
+from muster.gateway.http.groups import Body, Failed, as_json, body_of, query_coordinator, required
 from muster.gateway.http.kafka import ThreadRequests, Works
 from muster.gateway.listener.gateway import Gateway
 
@@ -82,7 +84,8 @@ def add_routes(app: web.Application, gateway: Gateway) -> None:
     async def describe(request: web.Request) -> dict[str, Any]:
         name = required(request, "group")
         group = await works.run(lambda kafka: _existing(kafka, name))
-        return {**_as_json(group), "coordinator": f"offsets-{gateway.partition_of(name)}"}
+        ages_ms = await _heartbeat_ages_ms(gateway, name)
+        return {**_as_json(group, ages_ms), "coordinator": f"offsets-{gateway.partition_of(name)}"}
 
     async def evict(request: web.Request) -> dict[str, Any]:
         eviction = await body_of(request, Eviction)
@@ -110,7 +113,17 @@ def _existing(kafka: ThreadRequests, name: str) -> Group:
     return group
 
 
-def _as_json(group: Group) -> dict[str, Any]:
+async def _heartbeat_ages_ms(gateway: Gateway, group: str) -> Mapping[str, int]:
+    """Return the ages by member; none if the coordinator does not say."""
+    try:
+        found = await query_coordinator(gateway, group, {"ask": "heartbeats", "group": group})
+    except Failed:
+        return {}
+    ages_ms: Mapping[str, int] = found["ages_ms"]
+    return ages_ms
+
+
+def _as_json(group: Group, ages_ms: Mapping[str, int]) -> dict[str, Any]:
     return {
         "group": group.name,
         "state": group.state,
@@ -118,11 +131,11 @@ def _as_json(group: Group) -> dict[str, Any]:
         "protocol_type": group.protocol_type or None,
         "protocol": group.protocol,
         "epoch": group.epoch,
-        "members": [_member(group, member) for member in group.members],
+        "members": [_member(group, member, ages_ms.get(member.member_id)) for member in group.members],
     }
 
 
-def _member(group: Group, member: Member) -> dict[str, Any]:
+def _member(group: Group, member: Member, age_ms: int | None) -> dict[str, Any]:
     assigned: dict[str, list[int]] = {}
     for topic, partition in assignments.partitions(group.protocol_type, member):
         assigned.setdefault(topic, []).append(partition)
@@ -132,6 +145,7 @@ def _member(group: Group, member: Member) -> dict[str, Any]:
         "host": member.host,
         "group_instance_id": member.group_instance_id,
         "assignment": assigned,
+        "heartbeat_age_ms": age_ms,
         "assigned": assignments.in_words(group.protocol_type, member),
     }
 

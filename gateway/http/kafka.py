@@ -15,14 +15,16 @@ from typing import Any, TypeVar
 from muster.actors.config import Listener
 from muster.actors.wire.internal import envelope
 from muster.actors.wire.kafka import codec
+from muster.actors.wire.kafka.framing import Buffer
 from muster.gateway.attribution.connection import ConnectionState
 from muster.gateway.client.errors import MusterError, NoResponse
 from muster.gateway.client.kafka.brokers import RETRIABLE, errors_in
 from muster.gateway.client.kafka.refusals import Refused
 from muster.gateway.http.callers import DOOR, Caller, current_caller
 from muster.gateway.http.groups import Failed
-from muster.gateway.listener.api import APIS, Call
+from muster.gateway.listener.api import APIS, Call, Reply
 from muster.gateway.listener.complaints import Cause, Complaint
+from muster.gateway.listener.file_records import FileRecords
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.listener.leased import LeasedHeartbeats
 from muster.gateway.listener.pending import PendingRequest
@@ -78,8 +80,9 @@ class CallerConnection:
 class KafkaRequests:
     """Kafka's requests of one caller. Use it in a ``with`` block (:func:`requests_of`)."""
 
-    def __init__(self, gateway: Gateway, caller: Caller) -> None:
+    def __init__(self, gateway: Gateway, caller: Caller, client_id: str = CLIENT_ID) -> None:
         self._gateway = gateway
+        self._client_id = client_id
         self._connection = CallerConnection(gateway, caller)
 
     async def send(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
@@ -90,13 +93,14 @@ class KafkaRequests:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + _RETRY_S
         while True:
-            response = await self._send_once(api_key, version, body)
+            response = await self.send_once(api_key, version, body)
             if loop.time() > until_s or not any(error in RETRIABLE for error in errors_in(response)):
                 return response
             await asyncio.sleep(_PAUSE_S)
 
-    async def _send_once(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
-        frame = codec.encode_request(api_key, version, 0, CLIENT_ID, body)
+    async def send_once(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
+        """Return the response, decoded, whatever its errors. Raises NoResponse: it may have been carried out."""
+        frame = codec.encode_request(api_key, version, 0, self._client_id, body)
         call = Call(self._gateway, self._connection, codec.decode_header(frame), frame)
         is_done = asyncio.Event()
         pending = PendingRequest(APIS[api_key], call, is_done.set)
@@ -110,7 +114,9 @@ class KafkaRequests:
             pending.cancel()
         if pending.response is None:
             raise NoResponse("gateway", "an internal error" if pending.complaint is None else str(pending.complaint))
-        whole = b"".join(bytes(part) for part in pending.response.in_memory)
+        whole = await _whole(pending.response)
+        if pending.response.on_sent is not None:
+            pending.response.on_sent()
         return codec.decode_response(api_key, version, whole)[1]
 
     def close(self) -> None:
@@ -118,10 +124,36 @@ class KafkaRequests:
         self._gateway.account.closed(self._connection.attribution)
 
 
+async def _whole(reply: Reply) -> bytes:
+    """Return the response in one piece, with the records that are in files. Raises NoResponse if they cannot be read.
+
+    Their memory was given back when the response was there, as for a client that does not take it at once.
+    """
+    if not reply.has_files:
+        return b"".join(bytes(part) for part in reply.in_memory)
+    try:
+        return await asyncio.to_thread(lambda: b"".join(map(_content, reply.parts)))
+    except OSError as error:
+        raise NoResponse("gateway", f"records cannot be read: {error.strerror}") from error
+
+
+def _content(part: Buffer | FileRecords) -> bytes:
+    if not isinstance(part, FileRecords):
+        return bytes(part)
+    if (content := part.content) is not None:
+        return bytes(content)
+    pieces: list[bytes] = []
+    at = 0
+    while at < len(part):
+        pieces.append(part.read(at, len(part)))
+        at += len(pieces[-1])
+    return b"".join(pieces)
+
+
 @contextmanager
-def requests_of(gateway: Gateway, caller: Caller) -> Iterator[KafkaRequests]:
-    """Return requests of that caller."""
-    requests = KafkaRequests(gateway, caller)
+def requests_of(gateway: Gateway, caller: Caller, client_id: str = CLIENT_ID) -> Iterator[KafkaRequests]:
+    """Return requests of that caller. ``client_id``: what attribution takes its fetches for."""
+    requests = KafkaRequests(gateway, caller, client_id)
     try:
         yield requests
     finally:

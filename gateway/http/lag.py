@@ -28,8 +28,9 @@ from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.http.callers import Caller, current_caller
 from muster.gateway.http.groups import Failed, as_json, from_coordinator, number
 from muster.gateway.lag.ends import ends_of
-from muster.gateway.lag.groups import GroupLag, Lags, PartitionLag, WithoutCommit, in_turns, lags_of, total
+from muster.gateway.lag.groups import GroupLag, Lags, PartitionLag, WithoutCommit, in_turns, total
 from muster.gateway.lag.partitions import Owner, TopicPartition, largest_first, oldest_first, rows, worst_first
+from muster.gateway.lag.shared import REQUEST_TIMEOUT_S, SharedLags
 from muster.gateway.listener.gateway import Gateway
 
 OFFSET_FETCH, DESCRIBE_GROUPS, CONSUMER_GROUP_DESCRIBE = 9, 15, 69
@@ -38,8 +39,6 @@ _DEAD = "Dead"
 UNKNOWN = 404
 """The status for an unknown group."""
 _NOT_COMMITTED = -1
-_REQUEST_TIMEOUT_S = 5.0
-_FRESH_S = 1.0
 DEFAULT_LIMIT, LARGEST_LIMIT = 100, 10_000
 """Groups on a page."""
 _CONTEXT = envelope.write_context("", "", "")
@@ -53,28 +52,8 @@ _SORTS: dict[str, Callable[[dict[str, Any]], tuple[Any, ...]]] = {
 }
 
 
-class _Shared:
-    """The lag of all groups, which requests within a second share. Then it is forgotten: it may take megabytes."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._lock = asyncio.Lock()
-        self._lags: Lags | None = None
-
-    async def lags(self) -> Lags:
-        async with self._lock:
-            if self._lags is None:
-                self._lags = await lags_of(self._gateway, _REQUEST_TIMEOUT_S)
-                asyncio.get_running_loop().call_later(_FRESH_S, self._forget)
-            return self._lags
-
-    def _forget(self) -> None:
-        self._lags = None
-
-
-def add_routes(app: web.Application, gateway: Gateway) -> None:
+def add_routes(app: web.Application, gateway: Gateway, shared: SharedLags) -> None:
     """Serve the route of this module; the app has not been started yet."""
-    shared = _Shared(gateway)
 
     async def lag(request: web.Request) -> dict[str, Any]:
         if "group" not in request.query:
@@ -160,7 +139,7 @@ async def lag_of(gateway: Gateway, group: str, topics: Iterable[str] = ()) -> tu
         raise Failed(UNKNOWN, f"unknown group {group}")
     others = {*owners, *wanted}
     positions = {key: [committed[key]] if key in committed else [] for key in {*committed, *others}}
-    ends = await ends_of(gateway, positions, _REQUEST_TIMEOUT_S)
+    ends = await ends_of(gateway, positions, REQUEST_TIMEOUT_S)
     by_partition = {key: end for key in positions if (end := ends.at(key, committed.get(key, _NOT_COMMITTED)))}
     messages = {key: count for key in others if (count := ends.messages(key)) is not None}
     return state, rows(committed, by_partition, owners, messages, wanted)

@@ -18,19 +18,27 @@ from prometheus_client.exposition import choose_encoder
 
 from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.sockets.held import Listening, listening_sockets
+from muster.gateway.http import attribution as http_attribution
 from muster.gateway.http import audit as http_audit
 from muster.gateway.http import cluster as http_cluster
+from muster.gateway.http import console as http_console
 from muster.gateway.http import events as http_events
 from muster.gateway.http import faults as http_faults
 from muster.gateway.http import group_changes as http_group_changes
 from muster.gateway.http import groups as http_groups
 from muster.gateway.http import lag as http_lag
+from muster.gateway.http import nodes as http_nodes
+from muster.gateway.http import producing as http_producing
 from muster.gateway.http import prometheus as http_prometheus
+from muster.gateway.http import records as http_records
 from muster.gateway.http import same_cluster
 from muster.gateway.http import status as http_status
 from muster.gateway.http import stream as http_stream
+from muster.gateway.http import topics as http_topics
 from muster.gateway.http.callers import Callers, current_caller
+from muster.gateway.http.openapi import document as http_openapi
 from muster.gateway.lag.metrics import scrape_lag
+from muster.gateway.lag.shared import SharedLags
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.metrics.audit import write_audit
 from muster.gateway.metrics.exposition import Section, expose
@@ -74,16 +82,24 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     callers = Callers(gateway)
     app = make_app(gateway.metrics, lambda: gateway.serving, fetch, callers.middleware, partial(_hidden_names, gateway))
     same_cluster.add_check(app, gateway)
+    http_attribution.add_routes(app, gateway)
     http_audit.add_routes(app, gateway)
     http_events.add_routes(app, gateway)
     http_stream.add_routes(app, gateway)
     http_groups.add_routes(app, gateway)
-    http_lag.add_routes(app, gateway)
+    lags = SharedLags(gateway)
+    http_lag.add_routes(app, gateway, lags)
+    http_topics.add_routes(app, gateway, lags)
+    http_records.add_routes(app, gateway)
+    http_producing.add_routes(app, gateway)
     http_prometheus.add_routes(app, gateway)
-    http_status.add_routes(app, gateway)
+    http_status.add_routes(app, gateway, reconciler)
     http_faults.add_routes(app, gateway)
+    http_openapi.add_routes(app)
     http_cluster.add_routes(app, gateway)
+    http_console.add_routes(app, gateway)
     http_group_changes.add_routes(app, gateway)
+    http_nodes.add_routes(app, gateway)
     return app
 
 

@@ -35,10 +35,19 @@ class Controller(Protocol):
     async def producer_ids(self) -> range: ...
     async def status(self) -> dict[str, Any]: ...
     async def activate(self, partition: int, kind: str = OFFSETS) -> None: ...
+    async def drain(self, node_id: str) -> None:
+        """Have everything moved off the node. Raises NodeRefused, too."""
+
+    async def undrain(self, node_id: str) -> None:
+        """Let the node have actors again."""
 
 
 class ControllerUnavailable(ConnectionError):
     """The controller is down or restarting; the request can be retried."""
+
+
+class NodeRefused(ValueError):
+    """The node cannot be drained. The message is for the operator."""
 
 
 class ProducerIds:

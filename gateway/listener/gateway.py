@@ -144,6 +144,7 @@ class Gateway:
     ) -> None:
         """``storage``: the directory of all data, storage.path if not given."""
         self.id = gateway_id
+        self.node_id = node_id
         self.storage = storage or Path(config.storage_path).absolute()
         self.started_with = config
         self.config = in_force(config, view.configs, gateway_id)

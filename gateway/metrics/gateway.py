@@ -115,6 +115,10 @@ class GatewayMetrics:
         amount[0] += messages
         amount[1] += size_bytes
 
+    def produced_by_topic(self) -> dict[str, tuple[int, int]]:
+        """Return messages and bytes that were appended, by topic."""
+        return {topic: (messages, size_bytes) for topic, (messages, size_bytes) in self._produced.items()}
+
     def connection_opened(self) -> None:
         """Count a client that connected."""
         self._connections += 1
@@ -181,7 +185,7 @@ class GatewayMetrics:
         if self.controller_responds is not None:
             values["muster_controller_connected"] = int(self.controller_responds())
         reachable, storage = self.reachable(), self.storage
-        produced = {topic: tuple(amount) for topic, amount in self._produced.items()}
+        produced = self.produced_by_topic()
         latencies = {api: (tuple(histogram.counts), histogram.sum_s) for api, histogram in self._latencies.items()}
 
         def write(out: Exposition) -> None:

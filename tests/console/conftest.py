@@ -29,7 +29,7 @@ TOPIC = "orders"
 def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
     """Two gateways, with fault injection."""
     properties = {"group.initial.rebalance.delay.ms": "300", "fault.injection.enable": "true", "num.partitions": "4"}
-    properties["http.changes.enable"] = "true"
+    properties |= {"http.changes.enable": "true", "console.enable": "true"}
     with Muster(tmp_path_factory.mktemp("muster") / "storage", properties=properties) as running:
         yield running
 
@@ -41,6 +41,7 @@ class Member:
     bootstrap: str
     group: str
     client_id: str
+    topic: str = TOPIC
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -58,7 +59,7 @@ class Member:
             "auto.commit.interval.ms": 500,
         }
         consumer = Consumer(config)
-        consumer.subscribe([TOPIC])
+        consumer.subscribe([self.topic])
         while not self._stop.is_set():
             consumer.poll(0.2)
         consumer.close()
@@ -103,10 +104,20 @@ def serving(gateways: tuple[str, ...], log: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="package")
-def console(muster: Muster, groups: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of the console."""
-    with serving(muster.metrics_urls, tmp_path_factory.mktemp("console") / "log") as url:
-        yield url
+def console(muster: Muster, groups: list[str]) -> Iterator[str]:
+    """URL of the cluster's console."""
+    yield console_of(muster)
+    assert "Traceback" not in (muster.storage / "run" / "log" / "console.log").read_text()
+
+
+def console_of(muster: Muster) -> str:
+    """Return the URL to which the gateways lead, once the console serves."""
+
+    def found() -> str:
+        with urllib.request.urlopen(muster.ready["console"]) as response:
+            return str(response.url).rstrip("/")
+
+    return eventually(found, lambda url: url != muster.ready["console"].rstrip("/"), "a redirect to the console")
 
 
 @pytest.fixture(scope="package")

@@ -33,10 +33,11 @@ from muster.actors.wire.kafka import codec
 from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.faults.injection import GatewayFaults
 from muster.gateway.http.server import gateway_app, start_http
-from muster.gateway.listener.controller import ControllerUnavailable
+from muster.gateway.listener.controller import ControllerUnavailable, NodeRefused
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.listener.upkeep import account_of
 from muster.gateway.metrics.gateway import GatewayMetrics
+from muster.placement import drains
 from muster.placement.configs import ConfigRegistry
 from muster.placement.leaders import Leaders
 from muster.placement.security.acl_registry import AclRegistry
@@ -86,6 +87,7 @@ class RegistryController:
     """
 
     def __init__(self, zk: ZooKeeperClient, config: MusterConfig) -> None:
+        self._zk = zk
         self.registry = TopicRegistry(zk)
         self.configs = ConfigRegistry(zk)
         self.entities = EntityRegistry(zk)
@@ -192,7 +194,24 @@ class RegistryController:
     async def status(self) -> dict[str, Any]:
         if self.away:
             raise ControllerUnavailable("away")
-        return {"cluster_id": CLUSTER_ID, "controller_epoch": self.epoch, "nodes": [], "actors": []}
+        drained = await asyncio.to_thread(drains.drained, self._zk)
+        nodes: list[dict[str, Any]] = [
+            {"node_id": each, "state": "drained" if each in drained else "alive", "actors": []} for each in self._nodes
+        ]
+        return {"cluster_id": CLUSTER_ID, "controller_epoch": self.epoch, "nodes": nodes, "actors": []}
+
+    @property
+    def _nodes(self) -> list[str]:
+        return sorted({broker.node_id for broker in self.brokers})
+
+    async def drain(self, node_id: str) -> None:
+        """Drain a node unless it is the last one."""
+        if not {*self._nodes} - await asyncio.to_thread(drains.drained, self._zk) - {node_id}:
+            raise NodeRefused(f"node {node_id} is the last one that is not drained")
+        await asyncio.to_thread(drains.drain, self._zk, node_id, 0)
+
+    async def undrain(self, node_id: str) -> None:
+        await asyncio.to_thread(drains.undrain, self._zk, node_id)
 
     async def partition_counts(self, names: Collection[str]) -> dict[str, int]:
         """Return the number of partitions of the topics that exist."""

@@ -222,3 +222,29 @@ def test_an_older_confirmation_is_not_one_of_a_newer_lease(leasing: Driver) -> N
     leasing.confirm(G)
     leasing.advance(0)
     assert not is_member(leasing, joined.member_id)
+
+
+def test_when_a_member_was_heard(leasing: Driver) -> None:
+    first, second = leasing.stable(2)
+    began_ms = leasing.now_ms
+    leasing.advance(1_000)
+    beats(leasing, first)
+    leasing.advance(2_000)
+    assert leasing.core.heard_ms(G) == {first: began_ms + 1_000, second: began_ms}
+    leasing.seen(second, ago_ms=500)
+    leasing.seen(first, ago_ms=2_500)  # older than what arrived here
+    assert leasing.core.heard_ms(G) == {first: began_ms + 1_000, second: began_ms + 2_500}
+
+
+def test_nobody_is_heard_of_an_unknown_group_or_before_a_generation(leasing: Driver) -> None:
+    assert leasing.core.heard_ms(G) == {}
+    leasing.new_member()
+    assert leasing.core.heard_ms(G) == {}
+
+
+def test_a_session_that_waits_for_the_gateways_says_nothing(leasing: Driver) -> None:
+    (member,) = leasing.stable(1)
+    beats(leasing, member)
+    leasing.advance(SESSION_MS)
+    assert is_member(leasing, member)
+    assert leasing.core.heard_ms(G) == {}

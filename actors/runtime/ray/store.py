@@ -27,6 +27,18 @@ def delete(key: str, namespace: str) -> None:
     _change(key, lambda store: store._internal_kv_del(key, namespace=namespace))
 
 
+def get(key: str, namespace: str) -> str | None:
+    """Return a value; None if there is none, or no way to read it. This process is connected to Ray."""
+    if public_api_only():
+        return None
+    try:
+        value: bytes | None = import_module("ray.experimental.internal_kv")._internal_kv_get(key, namespace=namespace)
+    except Exception as error:
+        log.debug("%s cannot be read: %s", key, error)
+        return None
+    return None if value is None else value.decode()
+
+
 def read(address: str, key: str, namespace: str) -> bytes | None:
     """Return a value of the Ray whose GCS is at ``address``, to which this process need not be connected.
 

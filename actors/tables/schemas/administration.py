@@ -22,7 +22,7 @@ ADMINISTRATION_SCHEMA = table(
             "resource_type",
             "string",
             "",
-            "TOPIC, GROUP, CLUSTER, BROKER, USER and so on; of ACLs, what they are about; CLIENT_QUOTA, FAULT",
+            "TOPIC, GROUP, CLUSTER, BROKER, USER and so on; of ACLs, what they are about; CLIENT_QUOTA, FAULT, NODE",
         ),
         column("resource", "string", "", "its name", nullable=True),
         column("error", "string", "", "Kafka's name of the error, NONE if it was done; over HTTP, the status"),

@@ -89,7 +89,7 @@ def up(
     """Start Muster and serve until SIGINT or SIGTERM.
 
     Starts Ray, ZooKeeper and the actors, then prints one line to stdout:
-    "muster ready bootstrap=HOST:PORT[,...] metrics=URL[,...] zookeeper=HOSTS logs=DIR".
+    "muster ready bootstrap=HOST:PORT[,...] metrics=URL[,...] zookeeper=HOSTS logs=DIR console=URL".
     Data stay in the storage directory; the next start restores topics, groups and offsets from it.
     Flags override --set, and --set overrides the property file.
     """

@@ -17,6 +17,7 @@ REASON_TEXTS: Mapping[str, str] = {
     "ambiguous": "more than one group may have fetched them",
     "unknown": "a group has such a client, but owns another partition",
     "not_member": "fetched beside the owner, on another connection",
+    "overflow": "the group is known, and beyond the limit on series of groups",
     "expired": "settled early, since too much was pending",
     "internal": "Muster's own readers, no consumer",
     "pending": "not decided yet; evidence may still come",

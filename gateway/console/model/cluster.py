@@ -117,7 +117,7 @@ def actor_table(now: Snapshot) -> Table:
 
 def can_be_faulted(name: str) -> bool:
     """Return whether an actor fault may name the actor."""
-    return bool(re.fullmatch(r"controller|reconciler|(offsets|transactions|log|gateway|standby)-\d+", name))
+    return bool(re.fullmatch(r"console|controller|reconciler|(offsets|transactions|log|gateway|standby)-\d+", name))
 
 
 def drain_progress(node: NodeRow, started_with: int) -> float:

@@ -249,7 +249,9 @@ def _mapping(report: dict[str, Any]) -> None:
         return
     divergence, repairs = report.get("divergence") or {}, report.get("repairs") or {}
     wrong = sum(divergence.values())
-    if wrong:
+    if report.get("trouble"):
+        notice(f"The reconciler cannot compare them: {report['trouble']}", "warn", "warning")
+    elif wrong:
         notice(
             f"{text.counted(wrong, 'entry', 'entries')} differ from the coordinators; the next round repairs them.",
             "warn",
@@ -264,9 +266,7 @@ def _mapping(report: dict[str, Any]) -> None:
         (f"Differs: {kind.replace('_', ' ')}", text.count(number)) for kind, number in divergence.items() if number
     ]
     pairs += [(f"Repaired: {kind.replace('_', ' ')}", text.count(number)) for kind, number in repairs.items() if number]
+    if report.get("last_round_took_ms") is not None:
+        pairs.append(("Last round took", f"{report['last_round_took_ms']:g} ms"))
     facts(pairs)
-    if report.get("last_round_ms"):
-        with ui.element("div").classes("row muted small"):
-            text_element("span", "Last round")
-            moment(report["last_round_ms"], "ago")
     copy_button(commands.mapping())

@@ -70,6 +70,9 @@ def add_page(console: ConsoleServer) -> None:
                     states=("state",),
                     rows_per_page=10,
                 )
+                left = (described.get("groups_total") or 0) - len(described.get("groups") or ())
+                if left > 0:
+                    text_element("p", f"{text.counted(left, 'group')} more are less far behind.", "muted small")
         if described.get("config"):
             with card("Configs that are set"):
                 _config(described["config"])

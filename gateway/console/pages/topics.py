@@ -34,7 +34,7 @@ def add_page(console: ConsoleServer) -> None:
             ui.element("span").classes("grow")
             copy_button(commands.topics(view.watch.target))
         try:
-            response = await view.api.get("/v1/topics")
+            response = await view.api.topics()
         except MissingRoute as error:
             missing(error.path)
             return
@@ -93,7 +93,7 @@ def add_page(console: ConsoleServer) -> None:
         async def fetch() -> None:
             nonlocal found, response
             try:
-                response = await view.api.get("/v1/topics")
+                response = await view.api.topics()
             except MusterError:
                 return
             found = response["topics"]

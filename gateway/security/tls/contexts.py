@@ -45,6 +45,17 @@ class Served:
         except ValueError:  # OpenSSL is more lenient
             return None
 
+    def client_context(self) -> ssl.SSLContext:
+        """Return a context for clients within the cluster: it takes this certificate, and what its authority signed.
+
+        Names are not checked: gateways are reached at addresses that their certificate need not have.
+        """
+        return _client(self._keys)
+
+    def trust(self, client: ssl.SSLContext) -> None:
+        """Have a context of :meth:`client_context` take this certificate, too."""
+        client.load_verify_locations(cadata=pem_of(self._keys.chain[-1:]).decode())
+
     def days_left(self) -> float:
         """Until the certificate expires; negative afterwards."""
         return (self.not_after - datetime.now(UTC)).total_seconds() / 86_400

@@ -36,12 +36,15 @@ _READY = "muster ready "
 
 PROPERTIES: Mapping[str, str] = MappingProxyType(
     {
+        "console.enable": "false",
         "fault.injection.enable": "true",
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "4",
     }
 )
-"""Differences from Muster's defaults: faults may be injected, groups settle at once, and there are few processes."""
+"""Differences from Muster's defaults: faults may be injected, groups settle at once, and there are few processes.
+
+No console is among them."""
 
 
 class MusterNotStarted(RuntimeError):

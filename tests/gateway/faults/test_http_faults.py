@@ -16,10 +16,9 @@ import psutil
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
-from openapi_spec_validator import validate
 
 from muster.actors.faults.control import Process
-from muster.gateway.http.openapi_faults import document
+from muster.gateway.http.openapi.document import document
 from pytest_muster import FaultClient, FaultsDisabled, InvalidFault, UnknownTarget, Unreachable
 from tests.faults.test_model import BAD, GOOD
 from tests.gateway.fault_client import PROPERTIES
@@ -188,22 +187,6 @@ def admitted_by(name: str) -> Callable[[Any], bool]:
 
 
 class TestDescription:
-    def test_it_is_openapi_3_1(self, full: Serving) -> None:
-        status, described = send(full, "GET", "/v1/openapi.json")
-        assert (status, described) == (200, document())
-        validate(described)
-
-    def test_every_route_is_in_it(self, full: Serving) -> None:
-        from muster.gateway.http.server import gateway_app
-
-        served = {
-            (route.method.lower(), route.resource.canonical)
-            for route in gateway_app(full.gateway).router.routes()
-            if route.resource is not None and "fault" in route.resource.canonical and route.method != "HEAD"
-        }
-        described = {(method, path) for path, methods in document()["paths"].items() for method in methods}
-        assert described - {("get", "/v1/openapi.json")} == served
-
     def test_it_admits_the_same_faults(self) -> None:
         """Only the server checks what the description omits (requests of an API, actors by name)."""
         admits = admitted_by("Fault")

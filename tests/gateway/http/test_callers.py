@@ -105,7 +105,8 @@ def _group(full: Serving, topic: Topic, group: str) -> str:
 
 
 def _concrete(path: str) -> str:
-    return path.replace("{id}", "f-1") + ("?group=g" if "groups" in path else "")
+    query = "?group=g" if "groups" in path else "?topic=t" if "topics" in path else ""
+    return path.replace("{id}", "f-1") + query
 
 
 def test_each_route_has_a_right(full: Serving) -> None:
@@ -125,6 +126,7 @@ def test_who_may_use_a_route(full: Serving, tokens: Path, method: str, path: str
         full,
         _acl("reader", AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME),
         _acl("reader", AclOperation.DESCRIBE, AclResourceType.GROUP, "g"),
+        _acl("reader", AclOperation.READ, AclResourceType.TOPIC, "t"),
         _acl("changer", AclOperation.ALTER, AclResourceType.CLUSTER, CLUSTER_NAME),
     )
     status = {name: _send(full, method, at, _token(tokens, name))[0] for name in ("reader", "changer", "stranger")}
@@ -132,17 +134,20 @@ def test_who_may_use_a_route(full: Serving, tokens: Path, method: str, path: str
     refused = {name for name, code in status.items() if code in (401, 403)}
     match right:
         case Right.NONE:
-            assert (refused, anonymous, wrong) == (set(), 200, 200)
+            found = 503 if path == "/" else 200  # no console serves
+            assert (refused, anonymous, wrong) == (set(), found, found)
         case Right.KAFKA:  # changes are off; what describes g refuses as Kafka does
             everyone = {"reader", "changer", "stranger"}
             of_kafka = set() if method == "POST" else everyone - {"reader"}  # without a body, nothing is sent
             assert refused == (everyone if (method, path) in CHANGES else of_kafka)
         case Right.NAMES | Right.ROWS:
             assert (refused, anonymous, wrong) == (set(), 200, 401)
-        case Right.GROUP:
+        case Right.GROUP | Right.TOPIC:
             assert (refused, anonymous, wrong) == ({"changer", "stranger"}, 401, 401)
         case Right.READ_CLUSTER:
             assert (refused, anonymous, wrong) == ({"stranger"}, 401, 401)
+        case Right.CHANGE_CLUSTER if (method, path) in CHANGES:  # which are off
+            assert (refused, anonymous, wrong) == ({"reader", "changer", "stranger"}, 401, 401)
         case Right.CHANGE_CLUSTER:
             assert (refused, anonymous, wrong) == ({"reader", "stranger"}, 401, 401)
 

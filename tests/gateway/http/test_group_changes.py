@@ -125,6 +125,20 @@ def test_without_the_right_nothing_is_shown_or_changed(full: Serving, group: str
     assert committed(full, group) == [5]
 
 
+def test_a_coordinator_that_does_not_say_when_it_heard_members(
+    full: Serving, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older one, during an update."""
+    member = Member(full.connect("worker"), group)
+    member.join()
+    member.sync({member.id: b""})
+    assert full.actors is not None
+    handlers = full.actors.offsets[full.gateway.partition_of(group)].query_handlers
+    monkeypatch.delitem(handlers, "heartbeats")
+    status, described = get(full, f"/v1/groups/describe?group={quote(group)}")
+    assert (status, [each["heartbeat_age_ms"] for each in described["members"]]) == (200, [None])
+
+
 def test_a_member_is_described_and_evicted(full: Serving, group: str, post: Post) -> None:
     member = Member(full.connect("worker"), group)
     member.join()
@@ -133,6 +147,7 @@ def test_a_member_is_described_and_evicted(full: Serving, group: str, post: Post
     assert (status, described["state"], described["type"]) == (200, "Stable", "classic")
     (found,) = described["members"]
     assert found["client_id"] == "worker"
+    assert 0 <= found["heartbeat_age_ms"] < 60_000
     refused = post("/v1/groups/reset", group=group, to={"earliest": True})
     assert (refused[0], found["member_id"] in refused[1]["error"]) == (409, True)
     assert post("/v1/groups/evict", group=group, member_id="nobody")[0] == 404

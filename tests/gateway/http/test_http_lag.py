@@ -135,7 +135,7 @@ def test_a_log_that_does_not_respond_leaves_its_partitions_without_an_end(
     unknown = {"end_offset": None, "lag": None, "lag_s": None, "committed_offset": 1}
     for broken in (lambda query: {"error": "no"}, lambda query: full.gateway.until_view(lambda _: False, 30)):
         monkeypatch.setitem(server.query_handlers, "append_times", broken)
-        monkeypatch.setattr("muster.gateway.http.lag._REQUEST_TIMEOUT_S", 0.2)
+        monkeypatch.setattr("muster.gateway.http.lag.REQUEST_TIMEOUT_S", 0.2)
         status, body = lag_of(full, group)
         assert status == 200
         assert body["partitions"][0].items() >= unknown.items()

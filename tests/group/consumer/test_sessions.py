@@ -71,3 +71,15 @@ def test_long_names_are_removed_in_writes_that_fit() -> None:
     driver.advance(SESSION_MS)
     assert members_left(driver) == {}
     assert None not in [batches(outcome.records, LIMIT_BYTES) for outcome in driver.unwritten]
+
+
+def test_when_a_member_was_heard_counts_from_the_failover() -> None:
+    driver = failed_over({"group": 2})
+    began_ms, group = driver.now_ms, GroupId("group")
+    driver.advance(3_000)
+    heard_ms = driver.core.heard_ms(group)
+    assert set(heard_ms.values()) == {began_ms}
+    first = min(heard_ms)
+    driver.auto = True
+    driver.exchange(replace(heartbeat(first, 2), group_id=group))
+    assert driver.core.heard_ms(group) == {**heard_ms, first: began_ms + 3_000}
