@@ -29,6 +29,7 @@ from muster.actors.tables.schemas.administration import ADMINISTRATION
 from muster.actors.tables.spool import SampleStore
 from muster.actors.wire.limited_log import LimitedLog
 from muster.gateway.administration.trail import Trail
+from muster.gateway.analytics.actor import RayAnalytics
 from muster.gateway.attribution.account import End
 from muster.gateway.faults.controller import RayFaults
 from muster.gateway.faults.injection import GatewayFaults
@@ -212,7 +213,7 @@ class ServedGateway:
             at = listener.host or default or "0.0.0.0"  # noqa: S104 - bind rules apply
             sockets = partial(listen, f"kafka {listener.name}")
             bound.append(await self.server.listen(at, port, sockets, listener))
-        app = gateway_app(self.server, self._reconciler_status)
+        app = gateway_app(self.server, self._reconciler_status, RayAnalytics(self._settings))
         at = config.all_listeners[0].host or default or "0.0.0.0"  # noqa: S104 - bind rules apply
         self._http, metrics_port = await start_http(
             app,

@@ -19,7 +19,6 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -28,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from muster.actors.runtime.bound import bound
 from muster.actors.runtime.files import write_atomically
 from muster.actors.runtime.java import JavaNotFound, find_java, java_environment
 from muster.placement.host_port import host_port
@@ -56,13 +56,6 @@ _JVM = (
     "-Dlog4j2.disable.jmx=true",
     "-Dzookeeper.preAllocSize=4096",
 )
-_BECOME = """
-import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
-if os.getppid() != int(sys.argv[1]):
-    sys.exit("the parent is gone already")
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 _LOGGING = """status = error
 appender.file.type = RollingFile
 appender.file.name = file
@@ -240,7 +233,7 @@ class EmbeddedZooKeeper:
         exited = self._exited = threading.Event()
 
         def run() -> None:
-            become = [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), *command]
+            become = bound(command, signal.SIGKILL)
             try:
                 with (self.data_dir / "zookeeper.out").open("wb") as out:
                     process = subprocess.Popen(

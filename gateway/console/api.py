@@ -102,6 +102,11 @@ class Api:
             if not found["topics"] or len(rows) >= found["total"]:
                 return {"topics": rows, "partial": is_partial}
 
+    async def text(self, path: str) -> str:
+        """GET a text from the gateway that responded last. Raises ApiError, MissingRoute or NoGateway."""
+        async with self.lines("GET", path) as lines:
+            return "\n".join([line async for line in lines])
+
     async def get_from(self, url: str, path: str) -> dict[str, Any]:
         """GET the path from one gateway. Raises ApiError, MissingRoute or NoGateway."""
         try:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from muster.gateway.client.errors import MusterError
 from muster.gateway.console.api import ApiError
-from muster.gateway.console.model import cluster, faults, groups, members, topics
+from muster.gateway.console.model import analytics, cluster, faults, groups, links, members, topics
 from muster.gateway.console.model.attribution import GROUPS, PRODUCED
 from muster.gateway.console.model.audit import audit_table
 from muster.gateway.console.model.table import Table
@@ -88,6 +89,14 @@ async def _audit(watch: Watch, query: Query) -> Table:
     return audit_table(await watch.api.get("/v1/audit"))
 
 
+async def _analytics(watch: Watch, query: Query) -> Table:
+    found = await watch.api.get(f"{analytics.RUNS}/{quote(query.get('run', ''), safe='')}")
+    tables = [each.table for each in analytics.sections(found) if each.name == query.get("section")]
+    if not tables:
+        raise ApiError(404, "there is no such table")
+    return tables[0]
+
+
 TABLES: Mapping[str, Callable[[Watch, Query], Awaitable[Table]]] = {
     "groups": _groups,
     "members": _members,
@@ -102,11 +111,14 @@ TABLES: Mapping[str, Callable[[Watch, Query], Awaitable[Table]]] = {
     "attribution": _by_group,
     "attribution-reasons": _without_group,
     "audit": _audit,
+    "analytics": _analytics,
 }
+_REPORT_CSP = "sandbox allow-downloads; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""A report is a page without scripts."""
 
 
 def make_router(console: ConsoleServer) -> APIRouter:
-    """Return the routes /data/groups and /download/NAME.csv|json."""
+    """Return the routes /data/groups, /download/NAME.csv|json, and /analytics/report/RUN."""
     router = APIRouter()
 
     async def ready(request: Request) -> Watch:
@@ -145,6 +157,17 @@ def make_router(console: ConsoleServer) -> APIRouter:
         if suffix == "csv":
             return Response(table.to_csv(), media_type="text/csv; charset=utf-8", headers=headers)
         return Response(_json(table.to_json()), media_type="application/json", headers=headers)
+
+    @router.get(f"{links.ANALYTICS}/report/{{run}}")
+    async def report(request: Request, run: str) -> Response:
+        try:
+            watch = await ready(request)
+            text = await watch.api.text(f"{analytics.RUNS}/{quote(run, safe='')}/report")
+        except ApiError as error:
+            return JSONResponse({"error": error.message}, status_code=error.status)
+        except MusterError as error:
+            return JSONResponse({"error": error.message}, status_code=503)
+        return Response(text, media_type="text/html", headers={"Content-Security-Policy": _REPORT_CSP})
 
     return router
 

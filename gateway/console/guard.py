@@ -39,6 +39,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 """Other sites get no referrer. With ``no-referrer``, browsers would send the console's own forms with Origin: null."""
+_CSP = "Content-Security-Policy"
 _UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
 _REFUSED = b"this request was sent by another site, or to a name that is not the console's (see --allow-host)\n"
 
@@ -63,7 +64,8 @@ class Guard:
             if message["type"] == "http.response.start":
                 found = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
-                    found[name] = value
+                    if name != _CSP or _CSP not in found:  # a report has a stricter one
+                        found[name] = value
                 if "cache-control" not in found:
                     found["Cache-Control"] = "no-store"
             await send(message)

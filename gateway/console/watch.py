@@ -18,6 +18,7 @@ from muster.gateway.client.errors import MusterError
 from muster.gateway.console.api import FORBIDDEN, UNAUTHORIZED, Api, ApiError, MissingRoute, NoGateway
 from muster.gateway.console.events import EVENTS, EventReader
 from muster.gateway.console.model import snapshot as read
+from muster.gateway.console.model.analytics import RUNS, Run, read_runs
 from muster.gateway.console.model.attribution import GROUPS, PRODUCED, REASONS, Attribution
 from muster.gateway.console.model.commands import Target
 from muster.gateway.console.model.journal import Journal, read_entries
@@ -59,6 +60,8 @@ class Watch:
         self.attribution = Attribution()
         self.audit: dict[str, Any] = {}
         self.mapping: dict[str, Any] = {}
+        self.runs: tuple[Run, ...] = ()
+        self.runs_error: str | None = None
         self.left_s = time.monotonic()
         self.rounds = 0
         self._unauthorized: set[str] = set()
@@ -275,6 +278,7 @@ class Watch:
             ("status", PERIOD_S, self._status),
             ("waiting", PERIOD_S, self._waiting),
             ("faults", PERIOD_S, self._faults),
+            ("runs", PERIOD_S if any(run.is_running for run in self.runs) else _SLOW_S, self._runs),
         ):
             if self._is_due(name, period_s):
                 jobs.append(job())
@@ -362,6 +366,19 @@ class Watch:
         faults = tuple(read.fault_row(each) for each in response.get("faults") or ())
         self.marks.saw_faults(faults, time.time_ns() // 1_000_000)
         return {"faults": faults}
+
+    async def _runs(self) -> dict[str, Any]:
+        if not self._may_have(RUNS):
+            return {}
+        try:
+            self.runs, self.runs_error = read_runs(await self.api.get(RUNS)), None
+        except MissingRoute:
+            self._missing[RUNS] = time.monotonic() + _MISSING_S
+        except ApiError as error:
+            if error.status == UNAUTHORIZED:
+                raise
+            self.runs_error = str(error)
+        return {}
 
     async def _attribution(self) -> None:
         if not self._may_have("/v1/attribution"):

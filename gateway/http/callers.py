@@ -61,6 +61,11 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/healthz"): Right.NONE,
     ("GET", "/metrics"): Right.NAMES,
     ("GET", "/v1/openapi.json"): Right.NONE,
+    ("GET", "/v1/analytics/runs"): Right.CHANGE_CLUSTER,
+    ("POST", "/v1/analytics/runs"): Right.CHANGE_CLUSTER,
+    ("GET", "/v1/analytics/runs/{id}"): Right.CHANGE_CLUSTER,
+    ("DELETE", "/v1/analytics/runs/{id}"): Right.CHANGE_CLUSTER,
+    ("GET", "/v1/analytics/runs/{id}/report"): Right.CHANGE_CLUSTER,
     ("GET", "/v1/attribution"): Right.ROWS,
     ("GET", "/v1/audit"): Right.ROWS,
     ("GET", "/v1/cluster"): Right.ROWS,
@@ -91,6 +96,8 @@ RIGHTS: dict[tuple[str, str], Right] = {
 }
 """By method and path of the route. A route that is missing here is refused."""
 CHANGES: dict[tuple[str, str], str] = {
+    ("POST", "/v1/analytics/runs"): "CLUSTER",
+    ("DELETE", "/v1/analytics/runs/{id}"): "CLUSTER",
     ("POST", "/v1/groups/evict"): "GROUP",
     ("POST", "/v1/groups/reset"): "GROUP",
     ("POST", "/v1/nodes/drain"): "NODE",

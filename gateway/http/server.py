@@ -18,6 +18,7 @@ from prometheus_client.exposition import choose_encoder
 
 from muster.actors.wire.limited_log import LimitedLog
 from muster.actors.wire.sockets.held import Listening, listening_sockets
+from muster.gateway.http import analytics as http_analytics
 from muster.gateway.http import attribution as http_attribution
 from muster.gateway.http import audit as http_audit
 from muster.gateway.http import cluster as http_cluster
@@ -35,6 +36,7 @@ from muster.gateway.http import same_cluster
 from muster.gateway.http import status as http_status
 from muster.gateway.http import stream as http_stream
 from muster.gateway.http import topics as http_topics
+from muster.gateway.http.analytics import Analytics
 from muster.gateway.http.callers import Callers, current_caller
 from muster.gateway.http.openapi import document as http_openapi
 from muster.gateway.lag.metrics import scrape_lag
@@ -67,8 +69,11 @@ class PortTaken(OSError):
     """Another process listens on the requested port."""
 
 
-def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web.Application:
-    """Everything that a gateway serves over HTTP. ``reconciler`` fetches the reconciler's status."""
+def gateway_app(
+    gateway: GatewayServer, reconciler: Status | None = None, analytics: Analytics | None = None
+) -> web.Application:
+    """Everything that a gateway serves over HTTP. ``reconciler`` fetches the reconciler's status; ``analytics``
+    runs Spark."""
 
     async def fetch() -> tuple[Section, ...]:
         groups, lag, transactions, mapping = await asyncio.gather(
@@ -82,6 +87,7 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     callers = Callers(gateway)
     app = make_app(gateway.metrics, lambda: gateway.serving, fetch, callers.middleware, partial(_hidden_names, gateway))
     same_cluster.add_check(app, gateway)
+    http_analytics.add_routes(app, analytics)
     http_attribution.add_routes(app, gateway)
     http_audit.add_routes(app, gateway)
     http_events.add_routes(app, gateway)

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from muster.gateway.cli.spark.commands import JOBS
+from muster.gateway.analytics.runs import JOBS
 from muster.gateway.cli.times import moment
 from muster.spark import jobs
 from tests.cli.conftest import ROOT, Muster, commands, one_line

@@ -7,10 +7,8 @@ from typing import Any
 
 import click
 
+from muster.gateway.analytics.runs import JOBS
 from muster.gateway.cli.spark.process import become_spark, spark_options
-
-JOBS = ("consumption", "lag", "rebalances", "attribution", "placement", "failover")
-"""Jobs of :mod:`muster.spark.jobs`, which the gateway's package does not import."""
 
 
 @click.command(

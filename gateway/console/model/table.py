@@ -20,6 +20,7 @@ class Kind(Enum):
     NAME = "name"
     """From a client: any text."""
     COUNT = "count"
+    DECIMAL = "decimal"
     SIZE = "bytes"
     RATE = "bytes/s"
     SECONDS = "s"
@@ -30,12 +31,13 @@ class Kind(Enum):
 
 _TEXTS = {
     Kind.COUNT: text.count,
+    Kind.DECIMAL: text.decimal,
     Kind.SIZE: text.size,
     Kind.RATE: text.rate,
     Kind.SECONDS: text.duration,
     Kind.MS: text.duration_ms,
 }
-NUMBERS = frozenset({Kind.COUNT, Kind.SIZE, Kind.RATE, Kind.SECONDS, Kind.MS})
+NUMBERS = frozenset({Kind.COUNT, Kind.DECIMAL, Kind.SIZE, Kind.RATE, Kind.SECONDS, Kind.MS})
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 

@@ -16,6 +16,11 @@ def count(value: float | None) -> str:
     return UNKNOWN if value is None else f"{round(value):,}".replace(",", "\u202f")
 
 
+def decimal(value: float | None) -> str:
+    """Return a number with at most three decimals."""
+    return UNKNOWN if value is None else f"{value:,.3f}".rstrip("0").rstrip(".").replace(",", "\u202f")
+
+
 def short_count(value: float | None) -> str:
     """Return at most three digits and a suffix: ``950``, ``12.3k``, ``4.06M``."""
     if value is None:

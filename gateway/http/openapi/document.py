@@ -11,14 +11,15 @@ from typing import Any
 from aiohttp import web
 from pydantic.json_schema import models_json_schema
 
+from muster.gateway.http.analytics import NewRun
 from muster.gateway.http.callers import CHANGES, RIGHTS, Right
 from muster.gateway.http.group_changes import Eviction, Reset
 from muster.gateway.http.nodes import Node
-from muster.gateway.http.openapi import cluster, faults, groups, topics
+from muster.gateway.http.openapi import analytics, cluster, faults, groups, topics
 from muster.gateway.http.openapi.parts import TEXT, Json, array, closed, content, ref
 from muster.gateway.http.producing import NewRecord
 
-_BODIES = (Eviction, Reset, Node, NewRecord)
+_BODIES = (Eviction, Reset, Node, NewRecord, NewRun)
 _ERRORS = {
     "400": "The request is not valid; problems, of a fault or a plan, names everything that is wrong.",
     "401": "Credentials are missing or not valid: HTTP Basic, or a bearer token.",
@@ -44,8 +45,10 @@ def add_routes(app: web.Application) -> None:
 @cache
 def document() -> Json:
     """Return the whole description; do not modify it."""
+    parts = (groups, topics, cluster, analytics)
+    routes = {where: route for part in parts for where, route in part.routes().items()}
     paths: dict[str, dict[str, Any]] = dict(faults.paths())
-    for (method, path), route in {**groups.routes(), **topics.routes(), **cluster.routes()}.items():
+    for (method, path), route in routes.items():
         paths.setdefault(path, {})[method] = route.operation()
     for path, operations in paths.items():
         for method, operation in operations.items():
@@ -55,9 +58,7 @@ def document() -> Json:
     )
     schemas = {
         **faults.schemas(),
-        **groups.schemas(),
-        **topics.schemas(),
-        **cluster.schemas(),
+        **{name: schema for part in parts for name, schema in part.schemas().items()},
         **bodies["$defs"],
         "Error": closed({"error": TEXT, "problems": array(TEXT)}, "error"),
     }
