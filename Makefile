@@ -134,7 +134,7 @@ PIP_COMPILE := .venv/bin/pip-compile --quiet --generate-hashes --allow-unsafe --
 lock: setup
 	$(PIP_COMPILE) --all-extras --output-file requirements.lock pyproject.toml
 	cp requirements.lock requirements-hosts.lock
-	$(PIP_COMPILE) --extra data --extra serve --extra spark --build-deps-for wheel --output-file requirements-hosts.lock pyproject.toml
+	$(PIP_COMPILE) --extra console --extra data --extra serve --extra spark --build-deps-for wheel --output-file requirements-hosts.lock pyproject.toml
 	$(PIP_COMPILE) --output-file requirements-audit.lock requirements-audit.in
 
 # Out of a copy, so that nothing of this folder gets in that is not committed. The wheels are built from the sdists.

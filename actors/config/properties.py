@@ -218,6 +218,11 @@ class MusterConfig(
         description="How long a phase of a rebalance may last before the coordinator's log names the members that it "
         "waits for, in ms; half the group's rebalance timeout if that is shorter.",
     )
+    rebalance_events_topic: Text | None = Field(
+        None,
+        description="Topic to which each rebalance that has ended is written as JSON, at least once, with the group as "
+        "the key. It is not created. none: off.",
+    )
     heartbeat_lease_enable: Bool = Field(
         True,
         description="Whether gateways answer the heartbeats of members of Stable groups themselves, and report them to "
@@ -336,6 +341,13 @@ class MusterConfig(
         if text is not None:
             _port_range(text)
         return text
+
+    @field_validator("rebalance_events_topic")
+    @classmethod
+    def _is_topic(cls, name: str | None) -> str | None:
+        if name is not None and not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name):
+            raise ValueError("is no name of a topic")
+        return name
 
     @field_validator("sasl_credentials_file")
     @classmethod

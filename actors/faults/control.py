@@ -154,6 +154,10 @@ class FaultControl:
         await self._end(self._over())
         return [entry.to_json() for entry in self._registry.entries]
 
+    async def happened(self, after: list[int] | None) -> dict[str, Any]:
+        """Return how faults began and ended after that cursor: see :meth:`FaultHistory.happened`."""
+        return self._history.happened(after)
+
     async def clear(self, fault_id: str | None) -> list[str]:
         """End the fault, or all faults. Returns their ids. Raises UnknownTarget if there is none with that id."""
         ended = self._registry.entries if fault_id is None else [self._known(fault_id)]
@@ -239,6 +243,7 @@ _METHODS: Mapping[str, Callable[..., Any]] = {
         FaultControl.inject,
         FaultControl.held,
         FaultControl.faults,
+        FaultControl.happened,
         FaultControl.clear,
     )
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -11,13 +12,15 @@ from muster.actors.faults.registry import Entry
 from muster.actors.runtime.event_writer import Add
 
 _COLUMNS = frozenset({"action", "actor", "api", "group", "member", "client_id"})
+_KEPT = 1_000
+"""Beginnings and ends of faults in memory."""
 
 
 class FaultHistory:
     """For the controller's event loop. ``now_ms`` is the wall clock in ms.
 
     A request fault may act thousands of times a second. The first time is recorded at once; later ones are counted, and
-    :meth:`collect` records them.
+    :meth:`collect` records them. The last times that faults began and ended are kept in memory, too.
     """
 
     def __init__(self, add: Add, now_ms: Callable[[], int]) -> None:
@@ -25,10 +28,33 @@ class FaultHistory:
         self.now_ms = now_ms
         self._acted: dict[str, tuple[Fault, int]] = {}
         """Faults that acted recently, and how often since the last row about them."""
+        self._run = now_ms()
+        self._count = 0
+        self._happened: deque[dict[str, Any]] = deque(maxlen=_KEPT)
 
     def injected(self, fault_id: str, fault: Fault, actor: str | None = None, **where: Any) -> None:
         """Record a fault that is in force from now on, or is about to signal an actor; ``where`` is its process."""
         self._record(fault_id, "injected", fault, actor, where)
+        row = Entry(id=fault_id, fault=fault, injected_ms=self.now_ms()).to_json()
+        self._happens("injected", row if actor is None else row | {"actor": actor, "pid": where.get("pid")})
+
+    def happened(self, after: list[int] | None) -> dict[str, Any]:
+        """Return ``events``: how faults began and ended after that cursor, oldest first; none without a cursor.
+
+        Each is ``{"at_ms", "what": "injected"|"cleared", "fault"}``, with the fault as in the list of faults; one that
+        expired is cleared, too. ``after``: the next cursor, ``[start of this controller in ms, count]``. With another
+        controller's cursor, all that this one has.
+        """
+        events: list[dict[str, Any]] = []
+        if after is not None:
+            known = after[1] if after[0] == self._run else 0
+            new = min(max(self._count - known, 0), len(self._happened))
+            events = [*self._happened][len(self._happened) - new :]
+        return {"after": [self._run, self._count], "events": events}
+
+    def _happens(self, what: str, row: dict[str, Any]) -> None:
+        self._count += 1
+        self._happened.append({"at_ms": self.now_ms(), "what": what, "fault": row})
 
     def signalled(self, fault_id: str, fault: Fault, actor: str, ts_ms: int, **where: Any) -> None:
         """Record a signal to an actor, sent at ``ts_ms`` or later."""
@@ -62,6 +88,7 @@ class FaultHistory:
         where = {} if target is None else {"pid": target.pid, "node_id": target.node_id}
         actor = None if target is None else target.actor
         self._record(entry.id, "expired" if expired else "cleared", entry.fault, actor, where)
+        self._happens("cleared", entry.to_json())
 
     def _record(
         self, fault_id: str, event: str, fault: Fault, actor: str | None, more: dict[str, Any], ts_ms: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from muster.actors.audit.commits import CommitSteps
@@ -14,6 +15,7 @@ from muster.actors.group.config import GroupConfig
 from muster.actors.log.config import LogConfig
 from muster.actors.log.partition import PartitionLog
 from muster.actors.offsets.history.group_history import GroupHistory
+from muster.actors.offsets.history.publishing import progress_file
 from muster.actors.offsets.history.rebalances import RebalanceHistory
 from muster.actors.offsets.mapping_writer import MappingWriter
 from muster.actors.offsets.partition import OffsetsPartition
@@ -72,6 +74,11 @@ class ServedPartition:
             flush_ms=config.metrics_rebalances_flush_ms,
             now_ms=now_ms,
         )
+        if (topic := config.rebalance_events_topic) is None:
+            with suppress(OSError):
+                progress_file(storage / "metrics", partition).unlink()
+        else:
+            self._history.publish(topic, own_channels(settings, view), storage / "metrics")
         self._groups = GroupHistory(
             self.core,
             storage,
@@ -91,6 +98,7 @@ class ServedPartition:
         self.core.configure(*offsets_configs(self._config, view))
         self.core.follow(view)
         self._channels.follow(view)
+        self._history.follow(view)
 
     def begin(self) -> None:
         self._writer.put(self.core.registrations())

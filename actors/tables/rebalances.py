@@ -15,11 +15,13 @@ from typing import Any
 from muster.actors.tables.arrow import pa, pc
 from muster.actors.tables.events import Row, RowStore
 from muster.actors.tables.folder import spool_files
-from muster.actors.tables.hours import MERGED, Hour, TableDamaged, hours, listing
+from muster.actors.tables.hours import HOUR_MS, MERGED, Hour, TableDamaged, hours, listing
 from muster.actors.tables.reading import read_files
 from muster.actors.tables.rebalance_entry import RebalanceEntry
 from muster.actors.tables.schemas.rebalances import REBALANCES, REBALANCES_SCHEMA, REBALANCES_VERSION
 
+Place = tuple[int, int, int]
+"""Leader epoch, ``ended_ms``, number."""
 MAX_FILES_READ = 1_000
 """Maximum number of Parquet files that :meth:`RebalanceStore.recent` reads, newest hours first."""
 
@@ -32,6 +34,11 @@ _TIMES_MS = tuple(f"{name}_ms" for name in _TIMES)
 def encode(entry: RebalanceEntry) -> bytes:
     """``to_json`` and the version of the schema, as bytes without a line end."""
     return _encode({"v": REBALANCES_VERSION, **entry.to_json()}).encode()
+
+
+def place_of(entry: RebalanceEntry) -> Place:
+    """Return the entry's place in the order in which a partition's rebalances ended."""
+    return entry.epoch, entry.ended_ms, entry.number
 
 
 class RebalanceStore(RowStore):
@@ -57,6 +64,27 @@ class RebalanceStore(RowStore):
         for entry in self._stored(group, limit - len(found)):
             found.setdefault(entry.key, entry)
         return sorted(found.values(), key=lambda entry: entry.key, reverse=True)[:limit]
+
+    def ended(self, after: Place, until: Place, limit: int) -> list[RebalanceEntry]:
+        """Return the first entries of all groups after the one place, and up to the other: at most ``limit``.
+
+        Clocks of coordinators may differ by an hour.
+        """
+        found = {entry.key: entry for entry in self._spooled()}  # before the table: see flush
+        stored, is_enough = 0, False
+        start_ms, end_ms = after[1] - HOUR_MS, until[1] + HOUR_MS
+        epochs = (pc.field("epoch") >= after[0]) & (pc.field("epoch") <= until[0])
+        ours = epochs & (pc.field("offsets_partition") == self._partition)
+        for hour in hours(self._table, start_ms, end_ms):
+            files = self._files(hour)
+            if files and not is_enough:
+                is_enough = stored >= limit  # this hour is one more
+                rows = read_files(files, REBALANCES_SCHEMA.arrow, REBALANCES_SCHEMA.names, ours)
+                for entry in _to_entries(rows):
+                    stored += after < place_of(entry) <= until
+                    found.setdefault(entry.key, entry)
+        within = [entry for entry in found.values() if after < place_of(entry) <= until]
+        return sorted(within, key=place_of)[:limit]
 
     def _row_of(self, values: dict[str, Any]) -> Row:
         return _row(RebalanceEntry.from_json(values).to_json())

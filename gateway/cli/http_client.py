@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from muster.gateway.cli.login import current_security
 from muster.gateway.client import http
 from muster.gateway.client.http import METRICS, GatewayUrl, HttpError, NoHttpResponse, OtherCluster
 
-__all__ = ["METRICS", "NO_ADDRESS", "GatewayUrl", "HttpError", "NoHttpResponse", "OtherCluster", "get", "send"]
+__all__ = ["METRICS", "NO_ADDRESS", "GatewayUrl", "HttpError", "NoHttpResponse", "OtherCluster", "get", "lines", "send"]
 
 NO_ADDRESS = f"{http.NO_ADDRESS}; see muster status"
 
@@ -19,6 +20,18 @@ def get(
 ) -> dict[str, Any]:
     """GET the path from the gateway. Returns its JSON. Raises HttpError, OSError, HTTPException, ValueError."""
     return http.get(gateway, path, parameters, timeout_s, current_security())
+
+
+def lines(
+    gateway: GatewayUrl,
+    path: str,
+    parameters: Sequence[tuple[str, str]],
+    headers: Mapping[str, str],
+    *,
+    silence_s: float,
+) -> AbstractContextManager[Iterator[str]]:
+    """GET a response that comes line by line. See :func:`muster.gateway.client.http.lines`."""
+    return http.lines(gateway, path, parameters, headers, silence_s=silence_s, security=current_security())
 
 
 def send(gateways: Iterable[GatewayUrl], method: str, path: str, body: Any = None) -> dict[str, Any]:

@@ -41,6 +41,7 @@ _COMMANDS = {
     ),
     "drain": _Command("lifecycle.drain:drain", "Move all of Muster's actors off a node, and place no more there."),
     "groups": _Command("groups.commands:groups", "List, describe and change consumer groups."),
+    "events": _Command("events:events", "Show rebalances as they end, and faults and actors that come and go."),
     "topics": _Command("topics:topics", "List, create, alter, delete and describe topics, and send and show messages."),
     "user": _Command("security.user:user", "List, add and remove users that may log in."),
     "acls": _Command("security.acls:acls", "List, add and remove ACLs: the rights of clients."),

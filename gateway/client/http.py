@@ -6,8 +6,8 @@ import base64
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -132,23 +132,50 @@ def _response(
     HttpError only for an error in Muster's form: another server's says nothing about Muster.
     """
     data, headers = (None, {}) if body is None else (json.dumps(body).encode(), {"Content-Type": "application/json"})
-    headers = headers | credentials(security, is_private=isinstance(connection, HTTPSConnection))
-    if cluster_id:
-        headers |= {CLUSTER_ID_HEADER: cluster_id}
     with contextlib.closing(connection):
-        connection.request(method, target, data, headers)
+        connection.request(method, target, data, headers | _headers(connection, cluster_id, security))
         response = connection.getresponse()
         text = response.read()
+    _check(response, text, cluster_id)
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError("the response is no JSON object")
+    return found
+
+
+@contextlib.contextmanager
+def lines(
+    gateway: GatewayUrl,
+    path: str,
+    parameters: Sequence[tuple[str, str]],
+    headers: Mapping[str, str],
+    *,
+    silence_s: float,
+    security: Security | None = None,
+) -> Iterator[Iterator[str]]:
+    """GET a response that comes line by line. Raises like :func:`get`; OSError as well if it is silent for too long."""
+    connection = _connect(gateway.base, _CONNECT_S * 2, security)
+    with contextlib.closing(connection):
+        target = f"{urlsplit(gateway.base).path}{path}?{urlencode(parameters)}"
+        connection.request("GET", target, None, {**headers, **_headers(connection, gateway.cluster_id, security)})
+        response = connection.getresponse()
+        _check(response, b"" if response.status < 300 else response.read(), gateway.cluster_id)
+        connection.sock.settimeout(silence_s)
+        yield (line.decode(errors="replace").rstrip("\r\n") for line in response)
+
+
+def _headers(connection: HTTPConnection, cluster_id: str, security: Security | None) -> dict[str, str]:
+    headers = credentials(security, is_private=isinstance(connection, HTTPSConnection))
+    return headers | ({CLUSTER_ID_HEADER: cluster_id} if cluster_id else {})
+
+
+def _check(response: HTTPResponse, text: bytes, cluster_id: str) -> None:
     if cluster_id and response.headers.get(CLUSTER_ID_HEADER) != cluster_id:
         raise OtherCluster("no gateway of this cluster")
     if response.status >= 300:
         if (error := _error_of(text)) is None:
             raise ValueError(f"HTTP {response.status}, not from Muster")
         raise HttpError(response.status, error)
-    found = json.loads(text)
-    if not isinstance(found, dict):
-        raise ValueError("the response is no JSON object")
-    return found
 
 
 def credentials(security: Security | None, *, is_private: bool) -> dict[str, str]:

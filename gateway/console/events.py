@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
 from muster.gateway.console.api import Api
 from muster.gateway.console.model.journal import Journal, read_entries
-from muster.gateway.console.model.marks import ACTOR, FAULT, Mark, Marks, fault_text
+from muster.gateway.console.model.marks import Marks, actor_mark, fault_mark
 
 EVENTS = "/v1/events"
 
@@ -22,14 +21,18 @@ class EventReader:
         self._journal = journal
         self._marks = marks
         self._happened = happened
+        self.place = ""
+        """Id of the last event, with which the next stream goes on."""
 
     async def read(self) -> None:
         """Read a stream until it ends. Raises ApiError, MissingRoute or NoGateway."""
-        async with self._api.lines("GET", EVENTS) as lines:
+        async with self._api.lines("GET", EVENTS, last_event_id=self.place or None) as lines:
             kind = ""
             async for line in lines:
                 name, _, value = line.partition(":")
-                if name == "event":
+                if name == "id":
+                    self.place = value.strip()
+                elif name == "event":
                     kind = value.strip()
                 elif name == "data":
                     self._take(kind, value.strip())
@@ -39,28 +42,21 @@ class EventReader:
     def _take(self, kind: str, data: str) -> None:
         try:
             values = json.loads(data)
-        except ValueError:
+            is_new = isinstance(values, dict) and self._is_new(kind, values)
+        except (KeyError, TypeError, ValueError):  # of a newer gateway
             return
-        if not isinstance(values, dict):
-            return
+        if is_new:
+            self._happened(kind)
+
+    def _is_new(self, kind: str, values: dict[str, Any]) -> bool:
+        """Keep the event. Returns whether it says something new."""
         if kind == "rebalance":
-            if not self._journal.add(read_entries([values])):
-                return
-        elif kind == "fault":
-            self._marks.add(_fault(values))
+            return bool(self._journal.add(read_entries([values])))
+        if kind == "fault":
+            row = values["fault"]
+            self._marks.add(
+                fault_mark(values["at_ms"], row["fault"], row.get("actor"), is_end=values["what"] == "cleared")
+            )
         elif kind == "actor":
-            name, state = values.get("name") or values.get("actor"), values.get("state") or values.get("what")
-            self._marks.add(Mark(_at_ms(values), ACTOR, f"{name} is {state}"))
-        else:
-            return
-        self._happened(kind)
-
-
-def _fault(values: dict[str, Any]) -> Mark:
-    text = fault_text(values.get("fault") or values, values.get("actor"))
-    is_end = values.get("what", values.get("event")) in ("cleared", "ended")
-    return Mark(_at_ms(values), FAULT, f"end of {text}" if is_end else text)
-
-
-def _at_ms(values: dict[str, Any]) -> int:
-    return int(values.get("at_ms") or values.get("injected_ms") or time.time_ns() // 1_000_000)
+            self._marks.add(actor_mark(values["at_ms"], values["name"], values["state"]))
+        return kind in ("fault", "actor", "lost")

@@ -425,7 +425,7 @@ class Watch:
 
     def _happened(self, kind: str) -> None:
         """Ask soon for what an event is about, and tell the pages."""
-        for name in {"fault": ("faults",), "actor": ("status",)}.get(kind, ()):
+        for name in {"fault": ("faults",), "actor": ("status",), "lost": ("slow",)}.get(kind, ()):
             self._due.pop(name, None)
         self._inform()
 

@@ -43,6 +43,10 @@ class RayFaults:
         found: list[dict[str, Any]] = await self._call(_REQUEST_TIMEOUT_S, "faults")
         return found
 
+    async def happened(self, after: list[int] | None) -> dict[str, Any]:
+        found: dict[str, Any] = await self._call(_REQUEST_TIMEOUT_S, "happened", after)
+        return found
+
     async def clear(self, fault_id: str | None) -> list[str]:
         ended: list[str] = await self._call(_REQUEST_TIMEOUT_S, "clear", fault_id)
         return ended

@@ -64,6 +64,7 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/v1/attribution"): Right.ROWS,
     ("GET", "/v1/audit"): Right.ROWS,
     ("GET", "/v1/cluster"): Right.ROWS,
+    ("GET", "/v1/events"): Right.ROWS,
     ("GET", "/v1/groups/describe"): Right.KAFKA,
     ("POST", "/v1/groups/evict"): Right.KAFKA,
     ("GET", "/v1/groups/history"): Right.GROUP,

@@ -33,6 +33,7 @@ from muster.gateway.http import prometheus as http_prometheus
 from muster.gateway.http import records as http_records
 from muster.gateway.http import same_cluster
 from muster.gateway.http import status as http_status
+from muster.gateway.http import stream as http_stream
 from muster.gateway.http import topics as http_topics
 from muster.gateway.http.callers import Callers, current_caller
 from muster.gateway.http.openapi import document as http_openapi
@@ -59,6 +60,7 @@ _MAX_AT_ONCE, _MAX_PER_HOST = 64, 16
 """Responses that are made or sent; what slow readers cost is bounded."""
 _SEND_S = 30.0
 _HEALTH = "/healthz"
+_UNBOUNDED = frozenset({_HEALTH, http_stream.EVENTS})
 
 
 class PortTaken(OSError):
@@ -83,6 +85,7 @@ def gateway_app(gateway: GatewayServer, reconciler: Status | None = None) -> web
     http_attribution.add_routes(app, gateway)
     http_audit.add_routes(app, gateway)
     http_events.add_routes(app, gateway)
+    http_stream.add_routes(app, gateway)
     http_groups.add_routes(app, gateway)
     lags = SharedLags(gateway)
     http_lag.add_routes(app, gateway, lags)
@@ -141,7 +144,8 @@ def bounded(*, at_once: int = _MAX_AT_ONCE, per_host: int = _MAX_PER_HOST, send_
     """Middleware that limits what slow readers cost.
 
     503 beyond a number of responses; the end of the connection if the client takes longer to read. /healthz is always
-    served. Not bounded is what has no body in memory: plans of faults, which respond line by line.
+    served. Not bounded is what has no body in memory: plans of faults, which respond line by line, and streams of
+    events, which have limits of their own.
     """
     hosts: Counter[str] = Counter()
 
@@ -149,7 +153,7 @@ def bounded(*, at_once: int = _MAX_AT_ONCE, per_host: int = _MAX_PER_HOST, send_
     async def middleware(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        if request.method not in ("GET", "HEAD") or request.path == _HEALTH:
+        if request.method not in ("GET", "HEAD") or request.path in _UNBOUNDED:
             return await handler(request)
         host = request.remote or ""
         if hosts[host] >= per_host or hosts.total() >= at_once:

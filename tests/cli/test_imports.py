@@ -34,6 +34,7 @@ NEEDED = {
     "doctor": {"rich"},
     "drain": {"rich"},
     "groups": {"rich"},
+    "events": {"rich"},
     "topics": {"rich"},
     "user": {"rich"},
     "acls": {"rich"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
@@ -15,8 +16,9 @@ from muster.actors.wire.kafka.codec import ErrorCode
 from muster.gateway.cli.storage import directory
 from muster.placement.hashing import partition_for
 from pytest_muster import FaultClient, UnknownTarget
+from tests.gateway.http.event_stream import streaming
 from tests.gateway.serving import Client
-from tests.muster_process import Muster, eventually
+from tests.muster_process import STOP_S, Muster, eventually
 from tests.table_rows import table_rows
 
 
@@ -41,6 +43,26 @@ def test_a_killed_actor_comes_back(muster: Muster, faults: FaultClient) -> None:
     muster.until_back("reconciler", pid)
     with pytest.raises(UnknownTarget, match="there is no offsets-4711"):
         faults.kill("offsets-4711")
+
+
+def test_any_gateway_streams_faults_that_another_one_injects(muster: Muster, faults: FaultClient) -> None:
+    first, second = (url.removesuffix("/metrics") for url in muster.ready["metrics"])
+
+    async def scenario() -> tuple[str, list[Any]]:
+        async with streaming(second, "?kind=fault") as stream, asyncio.timeout(STOP_S):
+            await stream.place()
+            injected = await asyncio.to_thread(
+                FaultClient(first).inject, "error", error="NOT_COORDINATOR", group="nobody's"
+            )
+            await asyncio.to_thread(faults.clear, injected)
+            return injected, [(await stream.next()).values for _ in range(2)]
+
+    injected, found = asyncio.run(scenario())
+    assert [(values["what"], values["fault"]["id"]) for values in found] == [
+        ("injected", injected),
+        ("cleared", injected),
+    ]
+    assert found[0]["fault"]["fault"]["group"] == "nobody's"
 
 
 def test_the_command_finds_gateways_that_have_other_addresses_than_at_the_start(muster: Muster) -> None:

@@ -137,6 +137,40 @@ def test_a_pause_fires_and_ends_by_a_continue_or_its_time(recorded: Recorded) ->
     assert json.loads(recorded.rows[-1]["detail"])["speed"] == 0.5
 
 
+def test_what_has_happened_since_a_cursor(recorded: Recorded) -> None:
+    async def scenario() -> list[dict[str, Any]]:
+        control = recorded.control
+        none = await control.happened(None)
+        await control.inject(Fault("error", error="NOT_COORDINATOR", group="billing"), "gateway-1")
+        first = await control.happened(none["after"])
+        await control.inject(Fault("pause", actor="log-0"), "gateway-1")
+        await control.clear("f-1")
+        await control.inject(Fault("kill", actor="log-0"), "gateway-1")
+        second = await control.happened(first["after"])
+        others = await control.happened([0, 99])
+        assert others["events"] == first["events"] + second["events"]
+        return [none, first, second, await control.happened(second["after"])]
+
+    parts = asyncio.run(scenario())
+    found = [
+        [(each["what"], each["fault"]["id"], each["fault"].get("actor")) for each in one["events"]] for one in parts
+    ]
+    assert found == [
+        [],
+        [("injected", "f-1", None)],
+        [
+            ("injected", "f-2", "log-0"),
+            ("cleared", "f-1", None),
+            ("cleared", "f-2", "log-0"),
+            ("injected", "f-3", "log-0"),
+        ],
+        [],
+    ]
+    (injected,) = parts[1]["events"]
+    assert injected["fault"]["fault"] == {"action": "error", "error": "NOT_COORDINATOR", "group": "billing"}
+    assert injected["fault"]["injected_ms"] <= injected["at_ms"]
+
+
 def test_request_faults_fire_at_once_and_then_in_sums(recorded: Recorded) -> None:
     always = Fault("error", api="Heartbeat", group="billing", client_id="app", error="NOT_COORDINATOR")
 

@@ -140,6 +140,9 @@ class Actors:
             flush_ms=self._config.metrics_rebalances_flush_ms,
             now_ms=now_ms,
         )
+        if (events_topic := self._config.rebalance_events_topic) is not None:
+            channels = ActorChannels(lambda: "n1", self._view(), self._controller.activate)
+            history.publish(events_topic, channels, self.storage / "metrics")
         count = self._view().topics[OFFSETS_TOPIC].partitions
         groups = self.group_histories[partition] = GroupHistory(
             core, self.storage, self._config, offsets_partitions=count, now_ms=now_ms
@@ -189,6 +192,8 @@ class Actors:
         for core in self.offsets.values():
             core.configure(*offsets_configs(self._config, view))
             core.follow(view)
+        for history in self.histories.values():
+            history.follow(view)
         for transactions in self.transactions.values():
             transactions.configure(*transactions_configs(self._config, view))
         self._channels.follow(view)

@@ -48,6 +48,10 @@ class LocalFaults:
         found: list[dict[str, Any]] = await self._exchange("faults")
         return found
 
+    async def happened(self, after: list[int] | None) -> dict[str, Any]:
+        found: dict[str, Any] = await self._exchange("happened", after)
+        return found
+
     async def clear(self, fault_id: str | None) -> list[str]:
         ended: list[str] = await self._exchange("clear", fault_id)
         return ended

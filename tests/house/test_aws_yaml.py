@@ -61,7 +61,7 @@ def test_the_mounted_directory_is_the_storage(config: dict[str, Any]) -> None:
 def test_clients_are_admitted_where_gateways_listen(config: dict[str, Any]) -> None:
     ports = {rule["FromPort"] for rule in config["provider"]["security_group"]["IpPermissions"]}
     (up,) = (command for command in config["head_start_ray_commands"] if "muster up" in command)
-    assert ports == {9092, 9404}
+    assert ports == {9092, 9404, 9600}
     assert "--port 9092 " in up
 
 

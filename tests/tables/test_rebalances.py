@@ -16,7 +16,7 @@ import pytest
 
 from muster.actors.tables import parquet
 from muster.actors.tables.rebalance_entry import RebalanceEntry
-from muster.actors.tables.rebalances import RebalanceStore, encode
+from muster.actors.tables.rebalances import RebalanceStore, encode, place_of
 from muster.actors.tables.schemas.rebalances import REBALANCES_SCHEMA
 from tests.tables.killing import die
 from tests.tables.rebalances import NOON_MS, aborted, entry
@@ -99,6 +99,30 @@ def test_recent_is_bounded_newest_first_and_of_one_group(tmp_path: Path) -> None
     assert [each.number for each in store.recent("other", 100)] == [6]
     assert open_store(tmp_path, partition=8).recent("billing", 100) == []
     store.close()
+
+
+def test_those_that_ended_after_a_place_come_in_their_order_page_by_page(tmp_path: Path) -> None:
+    store, other = open_store(tmp_path), open_store(tmp_path, partition=8)
+    entries = [entry(number, ended_ms=NOON_MS + number // 2 * 1_000_000) for number in range(1, 40)]
+    clock_is_behind_ms = HOUR_MS // 2
+    second_ms = entries[-1].ended_ms - clock_is_behind_ms
+    entries += [entry(number, epoch=2, ended_ms=second_ms + number * 1_000) for number in range(1, 5)]
+    keep(store, *entries[10:20][::-1])
+    store.flush()
+    keep(store, *entries[:10], *entries[20:])
+    store.flush()
+    keep(store, entry(5, epoch=3))
+    keep(other, entry(1, offsets_partition=8))
+    for limit in (1, 3, 100):
+        after, found = (1, NOON_MS + 2_000_000, 4), []
+        while page := store.ended(after, (2, second_ms + 3_000, 1 << 62), limit):
+            assert len(page) <= limit
+            found += page
+            after = place_of(page[-1])
+        wanted = [each for each in entries if each.epoch == 1 and each.number > 4]
+        assert found == [*wanted, *(each for each in entries if each.epoch == 2 and each.number <= 3)]
+    store.close()
+    other.close()
 
 
 def test_rows_of_a_dead_process_are_returned_at_once_and_recovered_by_the_next_flush(tmp_path: Path) -> None:

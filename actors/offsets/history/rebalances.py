@@ -13,18 +13,22 @@ import json
 import logging
 from collections.abc import Callable, Iterable
 from itertools import islice, takewhile
+from pathlib import Path
 from typing import Any
 
 from muster.actors.group.events import Event, RebalanceMovedOn, RebalanceStuck
 from muster.actors.group.types import GroupId
 from muster.actors.group.watchdog import described, on_one_line
 from muster.actors.offsets.history.journal import Journal
+from muster.actors.offsets.history.publishing import RebalancePublisher
 from muster.actors.offsets.history.recent import Recent, that_fit
 from muster.actors.offsets.partition import OffsetsPartition
+from muster.actors.runtime.channels import ActorChannels
 from muster.actors.runtime.event_writer import Flushing
 from muster.actors.tables.rebalance_entry import RebalanceEntry
 from muster.actors.tables.rebalances import RebalanceStore, encode
 from muster.actors.tables.schemas.rebalances import REBALANCES
+from muster.placement.view import ClusterView
 
 log = logging.getLogger(__name__)
 
@@ -47,19 +51,40 @@ class RebalanceHistory:
         self._journal = Journal(partition=core.partition, epoch=core.epoch)
         self._recent = Recent()
         core.observers.add(self.observe, {*self._journal.kinds, RebalanceStuck, RebalanceMovedOn})
+        self._publisher: RebalancePublisher | None = None
         core.query_handlers["history"] = self.history
         core.query_handlers["waiting"] = self.waiting
         core.query_handlers["journal"] = self.journal
         core.query_handlers["recent"] = self.recent
 
+    def publish(self, topic: str, channels: ActorChannels, directory: Path) -> None:
+        """Send entries to a topic as well; call it before ``start``. See :class:`RebalancePublisher`."""
+        self._publisher = RebalancePublisher(
+            topic,
+            partition=self._core.partition,
+            epoch=self._core.epoch,
+            recent=self._recent,
+            store=self._store,
+            channels=channels,
+            directory=directory,
+        )
+
+    def follow(self, view: ClusterView) -> None:
+        if self._publisher is not None:
+            self._publisher.follow(view)
+
     def start(self) -> None:
         """Flush from now on, starting with what a dead predecessor left."""
         self._flushing.start()
+        if self._publisher is not None:
+            self._publisher.start()
 
     async def close(self) -> None:
         """Call after the partition has stopped. Writes everything to the table."""
         for entry in self._journal.close(self._now_ms()):
             self.keep(entry)
+        if self._publisher is not None:
+            await self._publisher.close()
         await self._flushing.close()
 
     def observe(self, event: Event, now_ms: int) -> None:
@@ -150,6 +175,8 @@ class RebalanceHistory:
         encoded = encode(entry)
         self._recent.add(entry, encoded)
         self._store.add(entry, encoded)
+        if self._publisher is not None:
+            self._publisher.ended()
 
 
 def _that_fit(entries: Iterable[bytes], used_bytes: int) -> list[bytes]:

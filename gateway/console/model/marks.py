@@ -10,6 +10,8 @@ from muster.gateway.console.model.text import shortened
 
 FAULT, ACTOR, REBALANCE = "fault", "actor", "rebalance"
 MAX_MARKS = 500
+_SAME_MS = 3_000
+_ALIVE = "alive"
 
 
 class Mark(NamedTuple):
@@ -19,6 +21,8 @@ class Mark(NamedTuple):
     kind: str
     text: str
     group: str | None = None
+    subject: str = ""
+    """One subject has one mark at a time, whatever the texts: of two sources, the first one that knows is right."""
 
 
 class Marks:
@@ -30,9 +34,10 @@ class Marks:
         self._actors: dict[str, tuple[str, int | None]] | None = None
 
     def add(self, mark: Mark) -> None:
-        """Keep a mark, unless one of the same kind and text is there within two seconds."""
+        """Keep a mark, unless one of the same kind, and of the same text or subject, is there within some seconds."""
         for other in reversed(self._marks[-20:]):
-            if other.kind == mark.kind and other.text == mark.text and abs(other.at_ms - mark.at_ms) < 2_000:
+            is_same = other.text == mark.text or (mark.subject and other.subject == mark.subject)
+            if other.kind == mark.kind and is_same and abs(other.at_ms - mark.at_ms) < _SAME_MS:
                 return
         self._marks.append(mark)
         self._marks.sort()
@@ -44,10 +49,10 @@ class Marks:
         known = self._faults or {}
         for fault in current.values():
             if fault.id not in known:
-                self.add(Mark(fault.injected_ms or now_ms, FAULT, fault_text(fault.fault, fault.actor)))
+                self.add(fault_mark(fault.injected_ms or now_ms, fault.fault, fault.actor))
         for fault_id, fault in known.items():
             if fault_id not in current:
-                self.add(Mark(now_ms, FAULT, f"end of {fault_text(fault.fault, fault.actor)}"))
+                self.add(fault_mark(now_ms, fault.fault, fault.actor, is_end=True))
         self._faults = current
 
     def saw_actors(self, actors: Iterable[ActorRow], now_ms: int) -> None:
@@ -57,10 +62,8 @@ class Marks:
             before = (self._actors or {}).get(name)
             if before is None:
                 continue
-            if state != before[0] and state != "alive":
-                self.add(Mark(now_ms, ACTOR, f"{name} is {state}"))
-            elif state == "alive" and pid != before[1]:
-                self.add(Mark(now_ms, ACTOR, f"{name} serves again, pid {pid}"))
+            if (state != before[0] and state != _ALIVE) or (state == _ALIVE and pid != before[1]):
+                self.add(actor_mark(now_ms, name, state))
         self._actors = current
 
     def forget(self, before_ms: int) -> None:
@@ -70,6 +73,19 @@ class Marks:
     def since(self, since_ms: int = 0) -> Sequence[Mark]:
         """Return the marks from that time on, in order of time."""
         return [mark for mark in self._marks if mark.at_ms >= since_ms]
+
+
+def actor_mark(at_ms: int, name: str, state: str) -> Mark:
+    """Return the mark of an actor that serves again, or is in another state."""
+    is_alive = state == _ALIVE
+    text = f"{name} serves again" if is_alive else f"{name} is {state}"
+    return Mark(at_ms, ACTOR, text, subject=f"{name} {_ALIVE if is_alive else ''}")
+
+
+def fault_mark(at_ms: int, fault: Any, actor: str | None, *, is_end: bool = False) -> Mark:
+    """Return the mark of a fault that begins or ends."""
+    text = fault_text(fault, actor)
+    return Mark(at_ms, FAULT, f"end of {text}" if is_end else text)
 
 
 def fault_text(fault: Any, actor: str | None = None) -> str:

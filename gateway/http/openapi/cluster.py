@@ -81,6 +81,7 @@ def routes() -> Routes:
                 may_change=BOOL,
                 fault_injection=BOOL,
                 may_fault=BOOL,
+                console=or_null(TEXT),
             ),
         ),
         ("get", "/v1/mapping"): Route(

@@ -28,6 +28,7 @@ from muster.gateway.http.openapi.parts import (
 )
 
 _GROUP = parameter("group", TEXT, "Name of the group.", required=True)
+_SELECTED = ("group", "cause", "ending")
 _SINCE = parameter("since_ms", TIME, "Leave out what ended before.")
 _TOTAL: Json = {**LAG, "behind": COUNT, "without_commit": COUNT, "messages_without_commit": COUNT}
 _TOTAL["unread"] = or_null(COUNT)
@@ -118,6 +119,18 @@ def routes() -> Routes:
     sorts = {"type": "string", "enum": ["worst", "lag_s", "lag", "members", "group"], "default": "worst"}
     member = {**_WHO, "assignment": _ASSIGNED, "assigned": TEXT, "heartbeat_age_ms": or_null(COUNT)}
     return {
+        ("get", "/v1/events"): Route(
+            "followEvents",
+            "Follow rebalances that end, faults, and actors that go and come, as server-sent events.",
+            TEXT,
+            (
+                *(parameter(name, array(TEXT), f"Only rebalances with one of these: {name}.") for name in _SELECTED),
+                parameter("kind", array(TEXT), "Only events of these kinds: rebalance, fault, actor."),
+                parameter("last_event_id", TEXT, "Go on after this event, like the header Last-Event-ID."),
+            ),
+            errors=("400",),
+            media="text/event-stream",
+        ),
         ("get", "/v1/groups/describe"): Route(
             "describeGroup",
             "Describe a group and its members.",

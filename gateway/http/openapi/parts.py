@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 Json = dict[str, Any]
+MEDIA = "application/json"
 TEXT: Json = {"type": "string"}
 BOOL: Json = {"type": "boolean"}
 WHOLE: Json = {"type": "integer"}
@@ -65,14 +66,14 @@ def parameter(name: str, schema: Json, text: str, *, required: bool = False, pla
     return {"name": name, "in": place, "required": required, "schema": schema, "description": text}
 
 
-def content(schema: Json, **more: Any) -> Json:
-    """Return a body of JSON."""
-    return {"content": {"application/json": {"schema": schema}}, **more}
+def content(schema: Json, media: str = MEDIA, **more: Any) -> Json:
+    """Return a body."""
+    return {"content": {media: {"schema": schema}}, **more}
 
 
-def responses(good: dict[str, tuple[Json, str]], *bad: str) -> Json:
+def responses(good: dict[str, tuple[Json, str]], *bad: str, media: str = MEDIA) -> Json:
     """Return the responses by status; ``bad`` are those of errors, beside those that every route has."""
-    found: Json = {status: {"description": text, **content(schema)} for status, (schema, text) in good.items()}
+    found: Json = {status: {"description": text, **content(schema, media)} for status, (schema, text) in good.items()}
     return found | {status: {"$ref": f"#/components/responses/E{status}"} for status in (*bad, "401", "403", "503")}
 
 
@@ -87,13 +88,15 @@ class Route(NamedTuple):
     """Name of the schema."""
     errors: tuple[str, ...] = ()
     """Beside those of every route."""
+    media: str = MEDIA
+    """Media type of the response."""
 
     def operation(self) -> Json:
         """Return it as OpenAPI has it."""
         found: Json = {
             "operationId": self.id,
             "summary": self.summary,
-            "responses": responses({"200": (self.response, "As requested.")}, *self.errors),
+            "responses": responses({"200": (self.response, "As requested.")}, *self.errors, media=self.media),
         }
         if self.parameters:
             found["parameters"] = [*self.parameters]

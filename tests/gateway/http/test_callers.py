@@ -81,7 +81,8 @@ def _send(full: Serving, method: str, path: str, caller: Caller, body: Any = Non
 
     async def send() -> tuple[int, str]:
         async with ClientSession() as session, session.request(method, url, headers=caller, json=body) as response:
-            return response.status, await response.text()
+            is_endless = response.content_type == "text/event-stream"
+            return response.status, "" if is_endless else await response.text()
 
     done: tuple[int, str] = full.run(send())
     return done

@@ -7,7 +7,7 @@ import pytest
 from muster.actors.faults.errors import InvalidFault
 from muster.actors.faults.model import ACTIONS, FIELDS
 from muster.gateway.console.model import cluster, faults, members, reset, topics
-from muster.gateway.console.model.marks import ACTOR, FAULT, Mark, Marks
+from muster.gateway.console.model.marks import ACTOR, FAULT, Mark, Marks, actor_mark
 from muster.gateway.console.model.snapshot import ActorRow, FaultRow, NodeRow, Snapshot
 
 
@@ -113,11 +113,26 @@ def test_marks_are_what_differs_between_snapshots() -> None:
     fault = FaultRow("f-1", {"action": "kill"}, 1_500, None, 0, 0, "log-0", 1)
     marks.saw_faults([fault], 3_000)
     marks.saw_faults([], 4_000)
-    assert list(marks.since()) == [
+    assert [mark._replace(subject="") for mark in marks.since()] == [
         Mark(1_000, ACTOR, "log-0 is restarting"),
         Mark(1_500, FAULT, "kill log-0"),
-        Mark(2_000, ACTOR, "log-0 serves again, pid 2"),
+        Mark(2_000, ACTOR, "log-0 serves again"),
         Mark(4_000, FAULT, "end of kill log-0"),
     ]
     marks.forget(2_000)
     assert len(marks.since()) == 2
+
+
+def test_of_two_sources_the_first_that_knows_makes_the_mark() -> None:
+    marks = Marks()
+    marks.add(actor_mark(1_000, "log-0", "down"))
+    marks.add(actor_mark(1_900, "log-0", "restarting"))
+    marks.add(actor_mark(2_000, "log-1", "restarting"))
+    marks.add(actor_mark(2_100, "log-0", "alive"))
+    marks.add(actor_mark(60_000, "log-0", "restarting"))
+    assert [mark.text for mark in marks.since()] == [
+        "log-0 is down",
+        "log-1 is restarting",
+        "log-0 serves again",
+        "log-0 is restarting",
+    ]
