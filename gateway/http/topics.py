@@ -50,8 +50,9 @@ def add_routes(app: web.Application, gateway: Gateway, shared: SharedLags) -> No
         limit = number(request, "limit", DEFAULT_LIMIT, 1, LARGEST_LIMIT)
         offset = number(request, "offset", 0, 0, 10**9 - 1)
         caller = current_caller()
-        seen = sorted(filter(caller.sees_topic, gateway.view.topics))
-        page = [gateway.view.topics[name] for name in seen[offset : offset + limit]]
+        known = gateway.view.topics
+        seen = await asyncio.to_thread(lambda: sorted(filter(caller.sees_topic, known)))
+        page = [known[name] for name in seen[offset : offset + limit]]
         picture, ends, sizes = await _found(gateway, shared, page, caller)
         sees_group = cache(caller.sees_group)
         rows = [

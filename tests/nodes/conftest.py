@@ -15,6 +15,7 @@ _PROPERTIES = {
     "log.actors": "3",
     "node.settle.ms": "2000",
     "fault.injection.enable": "true",
+    "http.changes.enable": "true",
 }
 
 

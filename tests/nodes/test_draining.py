@@ -8,6 +8,8 @@ import os
 import select
 import signal
 import socket
+import urllib.error
+import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -88,6 +90,30 @@ def test_a_node_is_drained(on_nodes: Bench, fresh: Callable[[str], str]) -> None
         clients.go_on()
         assert clients.stability() == stable
         assert json.loads(on_nodes.muster.cli("topics", "list", "--json"))
+
+
+def post(bench: Bench, path: str, node: str) -> tuple[int, Any]:
+    """Send the request to a gateway on another node."""
+    gateways = (actor for actor in bench.status()["actors"] if actor["name"].startswith("gateway-"))
+    url = next(each["metrics_url"] for each in gateways if each["node_id"] != node and each["metrics_url"])
+    body, headers = json.dumps({"node_id": node}).encode(), {"Content-Type": "application/json"}
+    request = urllib.request.Request(url.removesuffix("/metrics") + path, body, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+@pytest.mark.timeout(300)
+def test_a_node_is_drained_over_http(on_nodes: Bench) -> None:
+    node = on_nodes.until_placed()["log-0"]
+    assert post(on_nodes, "/v1/nodes/drain", "f" * len(node))[0] == 404
+    assert post(on_nodes, "/v1/nodes/drain", node) == (200, {"node_id": node})
+    eventually(lambda: states(on_nodes), lambda found: found[node] == "drained", "the node is drained", SETTLED_S)
+    assert node not in {actor["node_id"] for actor in on_nodes.status()["actors"]}
+    assert post(on_nodes, "/v1/nodes/undrain", node) == (200, {"node_id": node})
+    assert node in on_nodes.until_placed().values()
 
 
 @pytest.mark.timeout(600)

@@ -24,7 +24,7 @@ from tests.gateway.http.test_group_changes import Post, get, post, sent
 from tests.gateway.serving import Serving
 
 __all__ = ["post", "rows"]
-WRITE_TXN_MARKERS = 27
+WRITE_TXN_MARKERS, ALTER_CLIENT_QUOTAS = 27, 49
 FIRST_MS = 1_700_000_000_000
 
 
@@ -138,6 +138,28 @@ def test_what_is_read_is_nobodys_and_not_unattributed(full: Serving, topic: Topi
     assert books.reasons[Reason.INTERNAL, *place].messages == 2
     assert books.sent[place].bytes == books.reasons[Reason.INTERNAL, *place].bytes > 0
     assert (books.groups, books.pending) == (before.groups, before.pending)
+
+
+def limit_fetches(full: Serving, bytes_per_s: float | None) -> None:
+    """Set, or remove, the quota of all client ids."""
+    change = {"key": "consumer_byte_rate", "value": bytes_per_s or 0.0, "remove": bytes_per_s is None}
+    entity = [{"entity_type": "client-id", "entity_name": None}]
+    body = {"entries": [{"entity": entity, "ops": [change]}], "validate_only": False}
+    (altered,) = full.exchange(ALTER_CLIENT_QUOTAS, 1, body).entries
+    assert altered.error_code == 0
+
+
+def test_quotas_of_the_caller_apply(full: Serving, topic: Topic) -> None:
+    for _ in range(3):
+        append(full, topic, b"x" * 5_000)
+    limit_fetches(full, 500.0)
+    try:
+        assert offsets(browse(full, topic, offset=0, limit=1)) == [0]
+        status, refused = browsed(full, topic, offset=1, limit=1)
+        assert (status, "quota" in refused["error"]) == (429, True)
+    finally:
+        limit_fetches(full, None)
+    assert offsets(browse(full, topic, offset=1, limit=1)) == [1]
 
 
 @pytest.mark.parametrize(
