@@ -25,7 +25,7 @@ from muster.actors.runtime.errors import last_line
 from muster.actors.runtime.process import log_to_file, wall_ms
 from muster.actors.runtime.ray.imports import environment_to_import
 from muster.actors.runtime.settings import ClusterSettings
-from muster.gateway.analytics.runs import REPORT, Run, Runs, State
+from muster.gateway.analytics.runs import REPORT, Busy, NotStarted, Run, Runs, State
 from muster.gateway.client.on_ray import without_ray
 
 NAME = "analytics"
@@ -117,10 +117,6 @@ def _iso(time_ms: int | None) -> str | None:
     return None if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
 
 
-class Busy(RuntimeError):
-    """Another run is in progress; there is one at a time."""
-
-
 class RayAnalytics:
     """Runs on the cluster's Ray. For the event loop of a gateway."""
 
@@ -129,7 +125,7 @@ class RayAnalytics:
         self._runs = Runs(Path(settings.storage))
 
     async def start(self, run: Run) -> None:
-        """Begin a run. Raises Busy; RayError or TimeoutError if Ray does not run it."""
+        """Begin a run. Raises Busy or NotStarted."""
 
         def create() -> Any:
             options: dict[str, Any] = {
@@ -149,10 +145,10 @@ class RayAnalytics:
         try:
             async with asyncio.timeout(_START_S):
                 await actor.run.remote()
-        except (RayError, TimeoutError):
-            if await asyncio.to_thread(self._runs.find, run.id) is None:
+        except (RayError, TimeoutError) as error:
+            if await asyncio.to_thread(self._runs.find, run.id) is None:  # else it has ended already
                 await asyncio.to_thread(ray.kill, actor)
-                raise
+                raise NotStarted(last_line(error) or "Ray does not start it in time") from error
 
     async def runs(self) -> list[Run]:
         """Return the runs, newest first. Raises OSError."""
@@ -199,8 +195,3 @@ class RayAnalytics:
 
 def _checked(run: Run, running: str | None) -> Run:
     return run.lost() if run.state is State.RUNNING and run.id != running else run
-
-
-def why(error: BaseException) -> str:
-    """Return why Ray does not run it, in a line."""
-    return last_line(error) if isinstance(error, RayError) else "Ray does not start it in time"

@@ -24,6 +24,14 @@ _ID = re.compile(r"\d{13}-[a-z]+")
 _LOST = "the process that ran it has ended, or its node was lost"
 
 
+class Busy(RuntimeError):
+    """Another run is in progress; there is one at a time."""
+
+
+class NotStarted(RuntimeError):
+    """Ray does not run it; the message is one line with the reason."""
+
+
 class State(StrEnum):
     """State of a run."""
 

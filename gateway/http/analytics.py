@@ -21,10 +21,8 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from aiohttp import web
 from pydantic import Field
-from ray.exceptions import RayError
 
-from muster.gateway.analytics.actor import Busy, why
-from muster.gateway.analytics.runs import JOBS, REPORT, Run
+from muster.gateway.analytics.runs import JOBS, REPORT, Busy, NotStarted, Run
 from muster.gateway.http.callers import changes, current_caller
 from muster.gateway.http.groups import Body, Failed, as_json, body_of
 
@@ -40,7 +38,7 @@ class Analytics(Protocol):
     """Runs of Spark; see :class:`muster.gateway.analytics.actor.RayAnalytics`."""
 
     async def start(self, run: Run) -> None:
-        """Begin a run. Raises Busy, RayError or TimeoutError."""
+        """Begin a run. Raises Busy or NotStarted."""
 
     async def runs(self) -> list[Run]:
         """Return the runs, newest first. Raises OSError."""
@@ -86,8 +84,8 @@ def add_routes(app: web.Application, analytics: Analytics | None) -> None:
             await served().start(run)
         except Busy as error:
             raise Failed(409, str(error)) from error
-        except (RayError, TimeoutError) as error:
-            raise Failed(503, why(error)) from error
+        except NotStarted as error:
+            raise Failed(503, str(error)) from error
         return run.to_json()
 
     async def runs(_request: web.Request) -> dict[str, Any]:

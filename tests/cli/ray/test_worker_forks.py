@@ -135,3 +135,10 @@ def test_a_launcher_that_has_given_up_gets_no_second_process(tmp_path: Path, for
     with os.fdopen(reader) as output:
         assert output.read() == ""
     assert started(tmp_path, forks, *OPTIONS)["has_actors"]
+
+
+def test_what_is_imported_before_ray_does_not_import_it() -> None:
+    """Ray reads the environment of its worker when it is imported, so each fork has to be able to set it."""
+    imports = f"from importlib import import_module; [import_module(name) for name in {worker_forks._WITHOUT_RAY!r}]"
+    code = f"{imports}; import sys; sys.exit('ray' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
