@@ -23,6 +23,7 @@ from muster.actors.runtime.settings import CONSOLE_PORT, ClusterSettings
 from muster.actors.runtime.started import Started
 from muster.actors.wire.sockets.held import listening_sockets
 from muster.gateway.console.api import Gateways
+from muster.gateway.security.host_names import listed
 from muster.gateway.security.tls.listeners import LOOK_S, TlsListeners
 from muster.placement.host_port import host_port
 from muster.placement.view import ClusterView, ConsoleAddress
@@ -70,8 +71,7 @@ class ConsoleActor(Actor):
         try:
             await _first_connection(self._sockets)
             app = await asyncio.to_thread(import_module, _APP)
-            names = (name.strip() for name in self.settings.config.console_allowed_hosts.split(","))
-            hosts = [name for name in names if name]
+            hosts = listed(self.settings.config.console_allowed_hosts)
             await app.serve(
                 self._gateways, ssl_context=self._tls.http_context, hosts=hosts, tls=trusted, sockets=self._sockets
             )

@@ -72,13 +72,8 @@ def make_app(gateways: Gateways, *, hosts: Iterable[str] = (), tls: ssl.SSLConte
         reconnect_timeout=RECONNECT_S,
         show_welcome_message=False,
     )
-    app.add_middleware(Guard, hosts=[*_own_names(), *hosts])
+    app.add_middleware(Guard, hosts=[socket.getfqdn(), *hosts])
     return app
-
-
-def _own_names() -> list[str]:
-    name = socket.gethostname().lower()
-    return [name, *([full] if (full := socket.getfqdn().lower()) != name else [])]
 
 
 def _add_login(app: FastAPI, console: ConsoleServer) -> None:

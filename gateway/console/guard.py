@@ -1,18 +1,17 @@
 """Headers of every response, and refusal of requests and sockets that another site sends.
 
-NiceGUI takes a WebSocket from any origin; this does not. A Host that is a name must be one of the console's: so another
-site cannot point a name of its own at the console's address and read it (DNS rebinding). An IP address cannot be
-pointed anywhere.
+NiceGUI takes a WebSocket from any origin; this does not. A Host that is a name must be one of the console's.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from muster.gateway.security.host_names import is_own, own_names
 
 CSP = "; ".join(
     (
@@ -49,14 +48,14 @@ class Guard:
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:
         self._app = app
-        self._hosts = {"localhost", *(host.lower() for host in hosts)}
+        self._hosts = own_names() | {host.lower() for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        if not self._is_ours(headers.get("host", "")) or not _is_same_site(scope, headers):
+        if not is_own(headers.get("host", ""), self._hosts) or not _is_same_site(scope, headers):
             await _refuse(scope, send)
             return
 
@@ -71,16 +70,6 @@ class Guard:
             await send(message)
 
         await self._app(scope, receive, with_headers)
-
-    def _is_ours(self, host: str) -> bool:
-        name = (urlsplit(f"//{host}").hostname or "") if host else ""
-        if name.rstrip(".") in self._hosts:
-            return True
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True
 
 
 def _is_same_site(scope: Scope, headers: Headers) -> bool:

@@ -23,6 +23,7 @@ from muster.gateway.administration.trail import Change, Who
 from muster.gateway.listener.gateway import Gateway
 from muster.gateway.security.authorization.authorization_log import Decision
 from muster.gateway.security.authorization.authorizer import Authorizer
+from muster.gateway.security.host_names import is_own, listed, own_names
 from muster.gateway.security.sasl import Sasl
 from muster.gateway.security.tls.listeners import TlsListeners
 from muster.gateway.security.tokens import TokensFile
@@ -108,6 +109,8 @@ CHANGES: dict[tuple[str, str], str] = {
 _RECORDED_BY_KAFKA = frozenset({("POST", "/v1/groups/evict"), ("POST", "/v1/groups/reset")})
 """Changes whose Kafka requests are administrative, and so in the trail."""
 _CHANGE: web.RequestKey[tuple[str, str]] = web.RequestKey("change", tuple)
+_RECORDS = ("GET", "/v1/topics/records")
+_OTHER_NAME = "this name is not one of the cluster's, and another site may have led you here; see console.allowed.hosts"
 _CHANGES_DISABLED = "changes over HTTP are off; start the cluster with --set http.changes.enable=true"
 
 
@@ -251,8 +254,21 @@ class Callers:
         if not _is_admitted(caller, right, request):
             needs_login = caller.principal == ANONYMOUS and self.authenticates
             raise _Refused(401 if needs_login else 403, f"{caller.principal} may not do this; it needs {right.value}")
+        if caller.principal == ANONYMOUS and self._may_be_led(request, route):
+            raise _Refused(403, _OTHER_NAME)
         if route in CHANGES and not self._gateway.config.http_changes_enable:
             raise _Refused(403, _CHANGES_DISABLED)
+
+    def _may_be_led(self, request: web.Request, route: tuple[str, str]) -> bool:
+        """Return whether another site may have led a browser here, to read records or to change something.
+
+        Browsers name the origin of each change. Programs do not, and may use any name.
+        """
+        if route != _RECORDS and "Origin" not in request.headers:
+            return False
+        advertised = {host.lower() for broker in self._gateway.view.brokers for host, _ in broker.addresses}
+        names = own_names() | advertised | listed(self._gateway.config.console_allowed_hosts)
+        return not is_own(request.headers.get("Host", ""), names)
 
     async def _caller(self, request: web.Request) -> Caller:
         host = canonical_host(request.remote or "")

@@ -59,7 +59,11 @@ def test_each_gateway_is_advertised_at_its_service(
 
 
 def test_ports_are_those_of_the_listeners(groups: dict[str, dict[str, Any]], config: MusterConfig) -> None:
-    listening = {*(listener.port for listener in config.all_listeners), config.first_metrics_port}
+    listening = {
+        *(listener.port for listener in config.all_listeners),
+        config.first_metrics_port,
+        config.console_ports[0],
+    }
     for pod in groups.values():
         assert {port["containerPort"] for port in container(pod)["ports"]} == listening
         assert container(pod)["readinessProbe"]["tcpSocket"]["port"] == config.all_listeners[1].port

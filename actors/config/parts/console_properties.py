@@ -26,6 +26,7 @@ class ConsoleProperties(BaseModel):
     )
     console_allowed_hosts: Text = Field(
         "",
-        description="Names by which browsers reach the console, beside localhost, addresses and the names of its node: "
-        "a list with commas. Requests to other names are refused, so that no other site reads it (DNS rebinding).",
+        description="Names by which browsers reach the console and the HTTP ports, beside localhost, addresses and the "
+        "names of their nodes: a list with commas. To other names, the console is not served, nor are records and "
+        "changes to a browser without credentials: another site may have led it there (DNS rebinding).",
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from muster.gateway.cli.ray import worker_launch
+from muster.gateway.cli.ray import worker_forks, worker_launch
 from muster.gateway.cli.ray.small_ray import start_forks
 from tests.zookeeper_fixture import eventually
 
