@@ -60,7 +60,7 @@ class Run:
     state: State = State.RUNNING
     ended_ms: int | None = None
     steps: tuple[str, ...] = ()
-    """What the process said, oldest first: seconds since its start, and what it does."""
+    """Lines of the process, oldest first: seconds since its start, and what it does."""
     error: str | None = None
 
     @classmethod
