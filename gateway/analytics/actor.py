@@ -93,7 +93,7 @@ class Analytics:
             text = line.strip()[:_MAX_STEP_CHARS]
             if text.startswith(_ERROR):
                 error = text.removeprefix(_ERROR)
-            elif text:
+            elif text and text != str(self._folder / self._run.result):  # where its result is
                 self._run = replace(self._run, steps=(*self._run.steps, text)[-_MAX_STEPS:])
                 self._runs.save(self._run)
         code = self._process.wait()

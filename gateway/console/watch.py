@@ -38,7 +38,7 @@ LEASE_S = 15.0
 KEPT_S = 600.0
 """How long curves are kept without a viewer."""
 MAX_PAUSE_S = 10.0
-_ATTRIBUTION_S, _CLUSTER_S, _SLOW_S, _MISSING_S = 5.0, 15.0, 30.0, 60.0
+_ATTRIBUTION_S, _RUNS_S, _CLUSTER_S, _SLOW_S, _MISSING_S = 5.0, 5.0, 15.0, 30.0, 60.0
 _NEEDED = {"_groups", "_others"}
 """Parts that a page needs to be drawn."""
 _PAGE = 10_000
@@ -278,7 +278,7 @@ class Watch:
             ("status", PERIOD_S, self._status),
             ("waiting", PERIOD_S, self._waiting),
             ("faults", PERIOD_S, self._faults),
-            ("runs", PERIOD_S if any(run.is_running for run in self.runs) else _SLOW_S, self._runs),
+            ("runs", PERIOD_S if any(run.is_running for run in self.runs) else _RUNS_S, self._runs),
         ):
             if self._is_due(name, period_s):
                 jobs.append(job())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from muster.gateway.console.model import text
@@ -54,10 +55,10 @@ class Run(NamedTuple):
     def summary(self, now_ms: int) -> str:
         """Return what a line says of it."""
         took = text.duration_ms((self.ended_ms if self.ended_ms is not None else now_ms) - self.started_ms)
-        about = f"about {self.range_text}" + (f", {', '.join(self.groups)}" if self.groups else "")
+        about = f"on {self.range_text}" + (f", {', '.join(self.groups)}" if self.groups else "")
         if self.is_running:
             return f"for {took}, {about}: {self.steps[-1] if self.steps else 'starting'}"
-        return f"in {took}, {about}" + (f": {self.error}" if self.error else "")
+        return f"took {took}, {about}" + (f": {self.error}" if self.error else "")
 
 
 def read_runs(response: Mapping[str, Any]) -> tuple[Run, ...]:
@@ -68,9 +69,9 @@ def read_runs(response: Mapping[str, Any]) -> tuple[Run, ...]:
 def _run(found: Mapping[str, Any]) -> Run:
     from_ms, to_ms = found.get("from_ms"), found.get("to_ms")
     if from_ms is None:
-        about = "everything" if to_ms is None else "everything until then"
+        about = "all tables" if to_ms is None else "all tables until then"
     else:
-        about = text.duration_ms((to_ms if to_ms is not None else found["started_ms"]) - from_ms)
+        about = f"the tables of {text.duration_ms((to_ms or found['started_ms']) - from_ms)}"
     return Run(
         id=str(found["id"]),
         job=str(found["job"]),
@@ -119,7 +120,11 @@ def sections(found: Mapping[str, Any]) -> list[Section]:
 
 def _section(name: str, found: Mapping[str, Any]) -> Section:
     columns = tuple(_column(column, str(kind)) for column, kind in (found.get("types") or {}).items())
-    rows = [{key: _plain(value) for key, value in row.items()} for row in found.get("rows") or ()]
+    times = {column.name for column in columns if column.kind is Kind.TIME}
+    rows = [
+        {key: _ms(value) if key in times else _plain(value) for key, value in row.items()}
+        for row in found.get("rows") or ()
+    ]
     return Section(
         name,
         str(found.get("title") or name),
@@ -133,7 +138,13 @@ def _column(name: str, kind: str) -> Column:
     label = name.replace("_", " ").capitalize()
     if kind in _WHOLE:
         return Column(name, label, Kind.SIZE if name == "bytes" or name.endswith("_bytes") else Kind.COUNT)
+    if kind == "timestamp":
+        return Column(name, label, Kind.TIME)
     return Column(name, label, Kind.DECIMAL if kind.startswith(_FRACTIONS) else Kind.TEXT)
+
+
+def _ms(iso: Any) -> int | None:
+    return None if iso is None else round(datetime.fromisoformat(str(iso)).timestamp() * 1_000)
 
 
 def _plain(value: Any) -> Any:

@@ -38,9 +38,9 @@ READER_COLUMNS = (
 )
 RECORD_COLUMNS = (
     Column("offset", "Offset", Kind.COUNT),
-    Column("timestamp_ms", "Time", Kind.TIME),
     Column("key", "Key", Kind.NAME),
     Column("value", "Value", Kind.NAME),
+    Column("timestamp_ms", "Time", Kind.TIME),
     Column("headers", "Headers", Kind.NAME),
     Column("size_bytes", "Size", Kind.SIZE),
 )

@@ -83,7 +83,7 @@ class _Page:
             text_element("p", says)
             with ui.element("div").classes("row"):
                 begin = ui.button("Run", icon="play_arrow", color=None).props("outline dense no-caps")
-                begin.props["aria-label"] = f"Run {job}"
+                begin.style("padding:4px 12px").props["aria-label"] = f"Run {job}"
                 begin.on_click(lambda: self._confirm(job))
                 copy_button(command)
             self._view.live(lambda: last_of(self._view.watch.runs, job), lambda run: self._draw_last(run))

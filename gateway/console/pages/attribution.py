@@ -61,7 +61,7 @@ def add_page(console: ConsoleServer) -> None:
                 )
             with card("What the evidence means"), ui.element("dl").classes("facts"):
                 for name, meaning in EVIDENCE_TEXTS.items():
-                    text_element("dt", name.replace("_", " "))
+                    text_element("dt", name)
                     text_element("dd", meaning)
         with card("Audit: commits against bytes", "", "flush", "audit"):
             view.live(lambda: audit.summary(watch.audit), text_line("p", "muted"), "pad")

@@ -269,4 +269,5 @@ def _mapping(report: dict[str, Any]) -> None:
     if report.get("last_round_took_ms") is not None:
         pairs.append(("Last round took", f"{report['last_round_took_ms']:g} ms"))
     facts(pairs)
-    copy_button(commands.mapping())
+    with ui.element("div").classes("row"):
+        copy_button(commands.mapping())

@@ -29,6 +29,9 @@ STATES: dict[str, tuple[str, str]] = {
     "drained": (INFO, "block"),
     "dead": (BAD, "cancel"),
     "not placed": (WARN, "help"),
+    "running": (WARN, "hourglass_top"),
+    "succeeded": (GOOD, "check_circle"),
+    "cancelled": (INFO, "block"),
 }
 """Colour and icon of each state; the text is there as well."""
 
