@@ -12,6 +12,7 @@ _COMMANDS = {
     "diff": "comparison.command:diff",
     "groups": "groups:main",
     "commands": "commands:main",
+    "console": "console:main",
     "produce-checks": "produce_checks:main",
     "log": "log:main",
     "lag": "lag:main",

@@ -66,6 +66,7 @@ class Cluster:
         self.bootstrap: list[str] = ready["bootstrap"]
         self.metrics: list[str] = ready["metrics"]
         """URL of each gateway's metrics, in the order of ``bootstrap``."""
+        self.console: str | None = ready["console"]
         return self
 
     def __exit__(self, *_: object) -> None:

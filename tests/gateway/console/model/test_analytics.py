@@ -24,7 +24,7 @@ def test_a_run_in_a_line() -> None:
         }
     )
     assert running.summary(3_500).replace("\xa0", " ") == "for 2.5 s, on all tables: 1.0 s  starting Spark"
-    assert failed.summary(0).replace("\xa0", " ") == "took 2 s, on all tables, a, b: no free CPU"
+    assert failed.summary(0).replace("\xa0", " ") == "took 2.0 s, on all tables, a, b: no free CPU"
     assert done.summary(0).replace("\xa0", " ") == "took 2.5 s, on the tables of 1 h"
     assert (done.has_result, failed.has_result) == (True, False)
     assert last_of((running, failed, done), "lag") is running
