@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from muster.gateway.client.errors import MusterError
 from muster.gateway.console.api import FORBIDDEN, UNAUTHORIZED, Api, ApiError, MissingRoute, NoGateway
@@ -29,6 +29,16 @@ from muster.gateway.console.model.snapshot import Snapshot
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+class Part(Protocol):
+    """A part of the poller: returns what has changed of the snapshot."""
+
+    __name__: str
+
+    async def __call__(self) -> dict[str, Any]:
+        """Ask the gateways. Raises ApiError or NoGateway."""
+
 
 PERIOD_S = 1.0
 SHARE = 0.1
@@ -70,7 +80,8 @@ class Watch:
         self._listeners: dict[object, Callable[[], None]] = {}
         self._due: dict[str, float] = {}
         self._missing: dict[str, float] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """By part, each of which ends by itself when nobody looks."""
         self._events: asyncio.Task[None] | None = None
         self._reader = EventReader(api, self.journal, self.marks, self._happened)
         self._first = asyncio.Event()
@@ -112,9 +123,8 @@ class Watch:
     @property
     def is_idle(self) -> bool:
         """Whether nobody has looked for so long that the curves may be forgotten."""
-        return (
-            not self.viewers and (self._task is None or self._task.done()) and time.monotonic() - self.left_s > KEPT_S
-        )
+        is_over = not self.viewers and all(task.done() for task in self._tasks.values())
+        return is_over and time.monotonic() - self.left_s > KEPT_S
 
     async def ready(self, timeout_s: float) -> bool:
         """Wait for the first snapshot. Returns whether there is one."""
@@ -125,11 +135,11 @@ class Watch:
     async def refresh(self) -> None:
         """Ask for everything at once: something was changed."""
         self._due.clear()
-        await asyncio.gather(*(self._round(part) for part in (self._groups, self._others, self._seldom)))
+        await asyncio.gather(*(self._round(part) for part in self._parts_of()))
 
     async def close(self) -> None:
         """End the poller."""
-        for task in (self._task, self._events):
+        for task in (*self._tasks.values(), self._events):
             if task is not None:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -146,19 +156,25 @@ class Watch:
 
     # The poller
 
-    def _start(self) -> None:
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="console watch")
+    def _parts_of(self) -> tuple[Part, ...]:
+        return (self._groups, self._waiting, self._others, self._seldom)
 
-    async def _run(self) -> None:
+    def _start(self) -> None:
+        """Start the parts that do not run. Some may still pause after the last viewer, while others have ended."""
+        for part in self._parts_of():
+            name = f"console {part.__name__.strip('_')}"
+            if name not in self._tasks or self._tasks[name].done():
+                self._tasks[name] = asyncio.get_running_loop().create_task(self._while_viewed(part), name=name)
+
+    async def _while_viewed(self, part: Part) -> None:
         try:
-            await asyncio.gather(*(self._repeat(part) for part in (self._groups, self._others, self._seldom)))
+            await self._repeat(part)
         finally:
             self.left_s = time.monotonic()
-            if self._events is not None:
+            if self._events is not None and not self.viewers:
                 self._events.cancel()
 
-    async def _repeat(self, fetch: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+    async def _repeat(self, fetch: Part) -> None:
         """Ask again and again. What waits for silent actors delays nothing else."""
         while self.viewers:
             started_s = time.monotonic()
@@ -171,7 +187,7 @@ class Watch:
             pause_s = PERIOD_S if is_waiting else min(took_s * (1 - SHARE) / SHARE, MAX_PAUSE_S)
             await asyncio.sleep(max(PERIOD_S - took_s, pause_s if took_s > PERIOD_S * SHARE else 0.0))
 
-    async def _round(self, fetch: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+    async def _round(self, fetch: Part) -> None:
         started_s = time.monotonic()
         try:
             found = {**await fetch(), "error": None}
@@ -276,7 +292,6 @@ class Watch:
         for name, period_s, job in (
             ("cluster", _CLUSTER_S, self._cluster),
             ("status", PERIOD_S, self._status),
-            ("waiting", PERIOD_S, self._waiting),
             ("faults", PERIOD_S, self._faults),
             ("runs", PERIOD_S if any(run.is_running for run in self.runs) else _RUNS_S, self._runs),
         ):

@@ -18,6 +18,7 @@ _SLEEPS = {
     "tests/nodes/test_two_copies.py": "a client that is refused waits before it tries again",
     "tests/reconciler/test_mapping_repair.py": "a round begins a second after the one before",
     "tests/scenarios/socket_world.py": "a scenario says how much time passes",
+    "tests/gateway/console/test_watch.py": "a gateway that takes its time",
     "tests/data/test_read.py": "a time between the timestamps of records",
 }
 """Reasons why a test may let time pass."""

@@ -25,12 +25,15 @@ class _Gateway:
         self.requests: Counter[str] = Counter()
         self.authorized: list[str | None] = []
         self.status = 200
+        self.slow: dict[str, float] = {}
+        """By path, for how long it does not respond, in seconds."""
         self.events: asyncio.Queue[str] = asyncio.Queue()
         self.url = ""
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
         self.requests[request.path] += 1
         self.authorized.append(request.headers.get("Authorization"))
+        await asyncio.sleep(self.slow.get(request.path, 0))
         if self.status != 200:
             return web.json_response({"error": "not now"}, status=self.status)
         bodies: dict[str, dict[str, Any]] = {
@@ -73,13 +76,31 @@ def test_nothing_is_requested_without_a_viewer() -> None:
     async def run() -> None:
         async with _Gateway().serving() as gateway, aiohttp.ClientSession() as session:
             watch = Watch(Api(Gateways([gateway.url]), session))
-            assert watch._task is None
+            assert watch._tasks == {}
             watch.join("viewer", lambda: None)
             assert await watch.ready(5)
             assert watch.now.group("g") is not None
             watch.leave("viewer")
-            await _until(lambda: watch._task is not None and watch._task.done())
-            assert {task.get_name() for task in asyncio.all_tasks()} & {"console watch", "console events"} == set()
+            await _until(lambda: all(task.done() for task in watch._tasks.values()))
+            assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("console")]
+
+    asyncio.run(run())
+
+
+def test_a_viewer_who_comes_while_one_part_still_pauses_sees_everything() -> None:
+    async def run() -> None:
+        async with _Gateway().serving() as gateway, aiohttp.ClientSession() as session:
+            gateway.slow = {"/v1/groups/lag": 0.5}  # after which this part pauses for seconds
+            watch = Watch(Api(Gateways([gateway.url]), session))
+            watch.join("first", lambda: None)
+            await _until(lambda: watch.rounds)
+            watch.leave("first")
+            await _until(lambda: watch._tasks["console others"].done())
+            assert not watch._tasks["console groups"].done()
+            before = gateway.requests["/v1/status"]
+            watch.join("second", lambda: None)
+            await _until(lambda: gateway.requests["/v1/status"] > before)
+            await watch.close()
 
     asyncio.run(run())
 
