@@ -69,9 +69,9 @@ async def _measure(cluster: Cluster, groups: int, rounds: int, seconds: float, f
         await _first_pages(browser, url, part, figures)
         await _costs(browser, url, console, serving, part, rounds, seconds, heartbeats, figures)
         figures.add(part, "memory of the console with an hour's curves begun (PSS)", pss_bytes(console) / 2**20, "MiB")
+        figures.add(part, "errors, members lost", sum(errors.values()), "", 0)
         await _delays(browser, url, connections, cluster, part, figures)
     await heartbeats.stop()
-    figures.add(part, "errors, members lost", sum(errors.values()), "", 0)
     for connection in connections:
         connection.close()
 
