@@ -24,6 +24,7 @@ from benchmarks.cluster import Cluster, cpu_s, machine, pss_bytes
 from benchmarks.many import CONNECTIONS, warm_up
 from benchmarks.members import HEARTBEAT_INTERVAL_S, Heartbeats, Member
 from benchmarks.report import Figures, output, output_options
+from muster.actors.runtime.ray.processes import TITLE
 from muster.placement.hashing import partition_for
 from tests.raw_client import Connection, Errors, connect
 
@@ -58,7 +59,7 @@ async def _measure(cluster: Cluster, groups: int, rounds: int, seconds: float, f
     members, errors = await _formed(connections, groups)
     heartbeats = Heartbeats(members, errors)
     serving = {**cluster.actors("offsets"), **cluster.actors("gateway")}
-    console = _process_of("ray::ConsoleActor", cluster)
+    console = _process_of(f"{TITLE}ConsoleActor", cluster)
     figures.add(part, "memory of the console before the first viewer (PSS)", pss_bytes(console) / 2**20, "MiB")
     await asyncio.sleep(HEARTBEAT_INTERVAL_S)
     async with async_playwright() as playwright, AsyncExitStack() as ending:

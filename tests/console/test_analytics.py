@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import urllib.request
 from typing import Any
@@ -14,6 +13,7 @@ import psutil
 import pytest
 from playwright.sync_api import expect
 
+from muster.actors.runtime.ray.processes import TITLE
 from tests.console.conftest import Open
 from tests.gateway.http.test_openapi import problems
 from tests.muster_process import Muster, eventually
@@ -93,7 +93,7 @@ def test_a_report_is_a_page_without_scripts(open_page: Open, muster: Muster, gro
 def test_a_run_whose_process_is_killed_has_failed_and_leaves_nothing(muster: Muster, groups: list[str]) -> None:
     run = call(muster, "POST", RUNS, {"job": "failover"})[1]
     eventually(lambda: call(muster, "GET", f"{RUNS}/{run['id']}")[1]["steps"], bool, "Spark to begin", SPARK_S)
-    (actor,) = [process for process in processes() if re.search(r"^ray::Analytics\b", " ".join(process.cmdline()))]
+    (actor,) = [process for process in processes() if " ".join(process.cmdline()).strip() == f"{TITLE}Analytics"]
     children = actor.children(recursive=True)
     assert children
     os.kill(actor.pid, signal.SIGKILL)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from muster.gateway.console.model import text
@@ -25,6 +25,7 @@ JOBS: Mapping[str, str] = {
 RANGES: Mapping[str, int | None] = {"1h": 3_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000, "all": None}
 """Times that a run can be about, in seconds before now."""
 _WHOLE = ("bigint", "int", "smallint", "tinyint")
+_UTC = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?\+00:00")
 _FRACTIONS = ("double", "float", "decimal")
 
 
@@ -120,11 +121,7 @@ def sections(found: Mapping[str, Any]) -> list[Section]:
 
 def _section(name: str, found: Mapping[str, Any]) -> Section:
     columns = tuple(_column(column, str(kind)) for column, kind in (found.get("types") or {}).items())
-    times = {column.name for column in columns if column.kind is Kind.TIME}
-    rows = [
-        {key: _ms(value) if key in times else _plain(value) for key, value in row.items()}
-        for row in found.get("rows") or ()
-    ]
+    rows = [{key: _plain(value) for key, value in row.items()} for row in found.get("rows") or ()]
     return Section(
         name,
         str(found.get("title") or name),
@@ -138,13 +135,7 @@ def _column(name: str, kind: str) -> Column:
     label = name.replace("_", " ").capitalize()
     if kind in _WHOLE:
         return Column(name, label, Kind.SIZE if name == "bytes" or name.endswith("_bytes") else Kind.COUNT)
-    if kind == "timestamp":
-        return Column(name, label, Kind.TIME)
     return Column(name, label, Kind.DECIMAL if kind.startswith(_FRACTIONS) else Kind.TEXT)
-
-
-def _ms(iso: Any) -> int | None:
-    return None if iso is None else round(datetime.fromisoformat(str(iso)).timestamp() * 1_000)
 
 
 def _plain(value: Any) -> Any:
@@ -152,4 +143,6 @@ def _plain(value: Any) -> Any:
         return ", ".join(map(str, value))
     if isinstance(value, dict):
         return ", ".join(f"{name}: {each}" for name, each in value.items())
+    if isinstance(value, str) and (utc := _UTC.fullmatch(value)) is not None:
+        return f"{utc[1]} {utc[2]} UTC"
     return value
