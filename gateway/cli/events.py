@@ -41,8 +41,10 @@ class Event(NamedTuple):
 @click.command(epilog="Example: muster events --group billing --ending stable --count 1")
 @by_http
 @click.option("--group", "groups", type=NAME, multiple=True, help="Only rebalances of this group; also several times.")
-@click.option("--cause", "causes", multiple=True, help='Only those with this cause, such as "member left".')
-@click.option("--ending", "endings", multiple=True, help="Only those that end so: stable, empty, restarted, aborted.")
+@click.option("--cause", "causes", multiple=True, type=NAME, help='Only those with this cause, such as "member left".')
+@click.option(
+    "--ending", "endings", multiple=True, type=NAME, help="Only those that end so: stable, empty, restarted, aborted."
+)
 @click.option("--count", type=Whole(1), help="End after so many events. Default: at Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one event on each line.")
 def events(

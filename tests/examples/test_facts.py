@@ -134,4 +134,5 @@ def test_the_last_lines_of_the_terminal_are_the_facts_in_80_columns() -> None:
         "Whose   100% known    archive 104.5 MiB, billing 104.5 MiB, dashboard 104.5 MiB",
         "Checks  all 18 ok",
         "Page    demo-report.html",
+        "Console make demo KEEP=1 keeps Muster running and says where its console is",
     ]
