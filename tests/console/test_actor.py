@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from playwright.sync_api import Browser, expect
 
 from tests.certificates import Authority
-from tests.console.conftest import Open, console_of
+from tests.console.conftest import console_of
 from tests.muster_process import Muster, eventually
 
 pytestmark = [pytest.mark.ring(name="console"), pytest.mark.timeout(180)]
@@ -29,14 +29,18 @@ def test_every_gateway_leads_to_it(muster: Muster, console: str) -> None:
             assert json.load(response)["console"].rstrip("/") == console
 
 
-def test_its_page_is_back_after_a_kill_and_nobody_else_notices(open_page: Open, muster: Muster) -> None:
+def test_its_page_is_back_after_a_kill_and_nobody_else_notices(
+    browser: Browser, console: str, muster: Muster, groups: list[str]
+) -> None:
     admin = AdminClient({"bootstrap.servers": muster.bootstrap})
 
     def members() -> dict[str, list[str]]:
         described = admin.describe_consumer_groups(["billing"])["billing"].result(30)
         return {described.state.name: sorted(member.member_id for member in described.members)}
 
-    page = open_page("/")
+    context = browser.new_context()  # whose console may say that the socket is gone
+    page = context.new_page()
+    page.goto(console)
     expect(page.locator(".stats")).to_contain_text("Actors alive")
     page.evaluate("window.isOfTheKilled = true")
     before, gateways = members(), pids(muster, "gateway")
@@ -49,6 +53,7 @@ def test_its_page_is_back_after_a_kill_and_nobody_else_notices(open_page: Open, 
     expect(page.locator(".ag-row .is-name").first).to_be_visible(timeout=60_000)
     assert members() == before
     assert pids(muster, "gateway") == gateways
+    context.close()
 
 
 def pids(muster: Muster, kind: str) -> list[int]:
