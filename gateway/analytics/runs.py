@@ -19,6 +19,8 @@ JOBS = ("consumption", "lag", "rebalances", "attribution", "placement", "failove
 """Jobs of :mod:`muster.spark.jobs`, which the gateway's package does not import."""
 REPORT = "report"
 """Name of the run of all jobs that makes the page of ``muster report``."""
+REPORT_CSP = "sandbox allow-downloads; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""Content-Security-Policy of that page, which has no scripts."""
 KEPT = 50
 _ID = re.compile(r"\d{13}-[a-z]+")
 _LOST = "the process that ran it has ended, or its node was lost"

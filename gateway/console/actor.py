@@ -84,7 +84,10 @@ class ConsoleActor(Actor):
         while True:
             await asyncio.sleep(LOOK_S)
             before = self._tls.served(METRICS)
-            await self._tls.apply(self.settings.config)
+            try:
+                await self._tls.apply(self.settings.config)
+            except Exception:
+                log.exception("the certificates could not be looked at")
             if (now := self._tls.served(METRICS)) is not before:
                 now.trust(trusted)
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
+from muster.gateway.analytics.runs import REPORT_CSP
 from muster.gateway.client.errors import MusterError
 from muster.gateway.console.api import ApiError
 from muster.gateway.console.model import analytics, cluster, faults, groups, links, members, topics
@@ -113,8 +114,6 @@ TABLES: Mapping[str, Callable[[Watch, Query], Awaitable[Table]]] = {
     "audit": _audit,
     "analytics": _analytics,
 }
-_REPORT_CSP = "sandbox allow-downloads; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""A report is a page without scripts."""
 
 
 def make_router(console: ConsoleServer) -> APIRouter:
@@ -167,7 +166,7 @@ def make_router(console: ConsoleServer) -> APIRouter:
             return JSONResponse({"error": error.message}, status_code=error.status)
         except MusterError as error:
             return JSONResponse({"error": error.message}, status_code=503)
-        return Response(text, media_type="text/html", headers={"Content-Security-Policy": _REPORT_CSP})
+        return Response(text, media_type="text/html", headers={"Content-Security-Policy": REPORT_CSP})
 
     return router
 

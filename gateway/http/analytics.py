@@ -22,14 +22,14 @@ from typing import Any, Literal, Protocol, TypeVar
 from aiohttp import web
 from pydantic import Field
 
-from muster.gateway.analytics.runs import JOBS, REPORT, Busy, NotStarted, Run
+from muster.gateway.analytics.runs import JOBS, REPORT, REPORT_CSP, Busy, NotStarted, Run
 from muster.gateway.http.callers import changes, current_caller
 from muster.gateway.http.groups import Body, Failed, as_json, body_of
 
 T = TypeVar("T")
 _MAX_GROUPS = 100
 _HEADERS = {
-    "Content-Security-Policy": "sandbox allow-downloads; default-src 'none'; style-src 'unsafe-inline'; img-src data:",
+    "Content-Security-Policy": REPORT_CSP,
     "X-Content-Type-Options": "nosniff",
 }
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
-from muster.gateway.console.model.analytics import last_of, read_runs, request, sections
+from muster.gateway.analytics import runs
+from muster.gateway.console.model.analytics import JOBS, last_of, read_runs, request, sections
 from muster.gateway.console.model.table import Kind
+from muster.gateway.http.analytics import NewRun
+
+
+def test_the_jobs_are_the_same_everywhere() -> None:
+    jobs = (*runs.JOBS, runs.REPORT)
+    assert (tuple(JOBS), get_args(get_type_hints(NewRun)["job"])) == (jobs, jobs)
 
 
 def run(**more: Any) -> dict[str, Any]:
