@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -126,11 +127,15 @@ def test_ten_viewers_cost_what_one_costs() -> None:
 def test_a_rebalance_of_the_stream_is_in_the_journal() -> None:
     async def run() -> None:
         async with _Gateway().serving() as gateway, aiohttp.ClientSession() as session:
+            gateway.slow = {"/v1/attribution": 0.5}  # rebalances are forgotten after it
             watch = Watch(Api(Gateways([gateway.url]), session))
             watch.join("viewer", lambda: None)
             await _until(lambda: gateway.requests["/v1/events"] == 1)
-            await gateway.events.put(f": heartbeat\n\nevent: rebalance\ndata: {json.dumps(entry(3).to_json())}\n\n")
+            ended = entry(3, began_ms=time.time_ns() // 1_000_000)  # what ended an hour ago is forgotten
+            await gateway.events.put(f": heartbeat\n\nevent: rebalance\ndata: {json.dumps(ended.to_json())}\n\n")
             await _until(lambda: [each.number for each in watch.journal.of_group("g")] == [3])
+            await _until(lambda: gateway.requests["/v1/mapping"])
+            assert [each.number for each in watch.journal.of_group("g")] == [3]
             await watch.close()
 
     asyncio.run(run())
