@@ -70,8 +70,9 @@ async def _measure(cluster: Cluster, groups: int, rounds: int, seconds: float, f
         await _first_pages(browser, url, part, figures)
         await _costs(browser, url, console, serving, part, rounds, seconds, heartbeats, figures)
         figures.add(part, "memory of the console with an hour's curves begun (PSS)", pss_bytes(console) / 2**20, "MiB")
-        figures.add(part, "errors, members lost", sum(errors.values()), "", 0)
+        _add_errors(errors, part, "before the kill", figures)
         await _delays(browser, url, connections, cluster, part, figures)
+        _add_errors(errors, part, "with the kill", figures)
     await heartbeats.stop()
     for connection in connections:
         connection.close()
@@ -85,6 +86,12 @@ async def _formed(connections: Sequence[Connection], groups: int) -> tuple[list[
     async with asyncio.timeout(_FORMING_S):
         await asyncio.gather(*(member.alone() for member in members))
     return members, errors
+
+
+def _add_errors(errors: Errors, part: str, when: str, figures: Figures) -> None:
+    figures.add(part, f"heartbeats with an error, {when}", errors.total(), "", 0)
+    for name, count in errors.items():
+        figures.add(part, f"{name}, {when}", count, "", 0)
 
 
 def _process_of(title: str, cluster: Cluster) -> dict[str, psutil.Process]:
@@ -174,6 +181,9 @@ async def _delays(
     pid = (await asyncio.to_thread(cluster.actors, "offsets"))[name].pid
     os.kill(pid, signal.SIGKILL)
     began_s = time.perf_counter()
-    await page.wait_for_function(f"!{row}.innerText.includes('{pid}')", timeout=_PAGE_MS)
+    is_alive = f"{row}.innerText.includes('alive')"
+    await page.wait_for_function(f"!{is_alive} || !{row}.innerText.includes('{pid}')", timeout=_PAGE_MS)
     figures.add(part, "a kill, until the page shows it", time.perf_counter() - began_s, "s")
+    await page.wait_for_function(f"{is_alive} && !{row}.innerText.includes('{pid}')", timeout=_PAGE_MS)
+    figures.add(part, "a kill, until the page shows the next process", time.perf_counter() - began_s, "s")
     await page.close()

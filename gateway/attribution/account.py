@@ -7,6 +7,10 @@ At any time, for each (topic, partition), of bytes and of messages::
 *Pending* bytes wait for evidence and move to a group or a reason when they are settled. *Overflow* bytes are those of
 groups beyond the limit on series. *Removed* bytes are those of series that were removed with their group
 (:mod:`muster.gateway.attribution.series`).
+
+Beside that, without any evidence, for each topic::
+
+    sent == sum of principals
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ from muster.gateway.attribution.series import (
     Cell,
     GroupSeries,
     Place,
+    PrincipalBook,
+    PrincipalSeries,
     ReasonSeries,
     SeriesBook,
     Total,
@@ -118,6 +124,7 @@ class Snapshot:
     removed: Mapping[Place, Total]
     """Bytes of series that were removed with their group."""
     pending: Mapping[Place, Amount]
+    principals: Mapping[PrincipalSeries, Total]
     folded: int
     """The number of series that the limit excludes."""
 
@@ -135,6 +142,7 @@ class _Stream:
         "entries",
         "looked",
         "messages",
+        "of_principal",
         "reached",
         "reason",
         "run",
@@ -145,7 +153,14 @@ class _Stream:
     )
 
     def __init__(
-        self, version: int, until_ms: int, again_ms: int, verdict: Verdict, total: Cell, cell: Cell | None
+        self,
+        version: int,
+        until_ms: int,
+        again_ms: int,
+        verdict: Verdict,
+        total: Cell,
+        of_principal: Cell,
+        cell: Cell | None,
     ) -> None:
         self.messages = 0
         self.bytes = 0
@@ -159,6 +174,7 @@ class _Stream:
         """Before this time, bytes that are pending stay so: a new verdict would take too long to give it each time."""
         self.verdict = verdict
         self.total = total
+        self.of_principal = of_principal
         self.cell = cell
         """None while evidence may still come: the bytes are pending."""
         reason = Reason.PENDING if cell is None else verdict.reason
@@ -169,7 +185,7 @@ class _Stream:
         """The offset after the last one sent."""
 
     def fold(self) -> None:
-        for cell in (self.total, self.cell):
+        for cell in (self.total, self.of_principal, self.cell):
             if cell is not None:
                 cell.add(self.messages, self.bytes, self.entries)
         self.messages = self.bytes = self.entries = 0
@@ -203,6 +219,7 @@ class Account(Generic[T]):
         self.ambiguous = AmbiguousClients(self.table)
         self._series = SeriesBook(max_group_series=max_group_series, retention_ms=series_retention_ms)
         self._totals: dict[Place, Cell] = {}
+        self._principals = PrincipalBook()
         self._unfolded: list[_Stream] = []
         """Streams with amounts that are not in the totals yet, at most since the last settle."""
         self._now_ms = 0
@@ -476,6 +493,7 @@ class Account(Generic[T]):
             overflow={place: cell.total() for place, cell in series.overflow().items()},
             removed={place: cell.total() for place, cell in series.removed().items()},
             pending=self._pending.pending(),
+            principals={name: cell.total() for name, cell in self._principals.cells.items()},
             folded=series.folded,
         )
 
@@ -540,7 +558,8 @@ class Account(Generic[T]):
             total = self._totals[topic, partition] = Cell(now_ms)
         cell = self._series.cell(verdict, topic, partition, now_ms) if verdict.is_final else None
         again_ms = now_ms + min(compared // _COMPARISONS_PER_MS, _MAX_AGAIN_MS)
-        return _Stream(self.table.version(host, client_id), until_ms, again_ms, verdict, total, cell)
+        of_principal = self._principals.cell(connection.principal, topic, now_ms)
+        return _Stream(self.table.version(host, client_id), until_ms, again_ms, verdict, total, of_principal, cell)
 
     def _registered_groups(self) -> set[str]:
         return {registration.group for registration in self.table}

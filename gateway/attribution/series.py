@@ -17,6 +17,7 @@ from muster.gateway.attribution.verdict import Evidence, Reason, Verdict
 MAX_GROUP_SERIES = 10_000
 RETENTION_MS = 900_000
 MAX_GROUP_CHARS = 255
+MAX_PRINCIPAL_SERIES = 10_000
 _HASH_BYTES = 8
 
 Place = tuple[str, int]
@@ -24,6 +25,10 @@ Place = tuple[str, int]
 GroupSeries = tuple[str, Evidence, str, int]
 """Group, evidence, topic, partition."""
 ReasonSeries = tuple[Reason, str, int]
+PrincipalSeries = tuple[str, str]
+"""Principal, topic."""
+OTHER_PRINCIPALS = ""
+"""In place of the principals beyond MAX_PRINCIPAL_SERIES."""
 
 
 def group_label(group: str) -> str:
@@ -69,6 +74,23 @@ class Total:
     """Record batches."""
     since_ms: int
     """When it began at 0; ms since the epoch."""
+
+
+class PrincipalBook:
+    """Cells by principal and topic, which are kept. Principals are as many as the users that can log in."""
+
+    def __init__(self, max_series: int = MAX_PRINCIPAL_SERIES) -> None:
+        self._max_series = max_series
+        self.cells: dict[PrincipalSeries, Cell] = {}
+
+    def cell(self, principal: str, topic: str, now_ms: int) -> Cell:
+        """Return the cell of that principal; beyond the limit, that of the topic's other principals."""
+        found = self.cells.get((principal, topic))
+        if found is None:
+            if len(self.cells) >= self._max_series:
+                principal = OTHER_PRINCIPALS
+            found = self.cells.setdefault((principal, topic), Cell(now_ms))
+        return found
 
 
 class _Group:

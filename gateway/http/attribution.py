@@ -2,10 +2,14 @@
 
 ``{"gateway", "at_ms", "incarnation", "groups": [[GROUP, TOPIC, EVIDENCE, MESSAGES, BYTES], ...], "reasons": [[REASON,
 TOPIC, MESSAGES, BYTES], ...], "pending": [[TOPIC, MESSAGES, BYTES], ...], "removed": [...], "produced": [...],
-"hidden_bytes"}``. Everything but ``pending`` counts upwards until ``incarnation`` changes; ``groups`` loses groups that
-are gone, to ``removed`` (:mod:`muster.gateway.attribution.series`). All fetched bytes are in exactly one of ``groups``,
-``reasons``, ``pending``, ``removed`` and ``hidden_bytes``, which has those whose group or topic the caller may not
-DESCRIBE. Long names of groups are cut as in /metrics.
+"principals": [[PRINCIPAL, TOPIC, MESSAGES, BYTES], ...], "hidden_bytes"}``. Everything but ``pending`` counts upwards
+until ``incarnation`` changes; ``groups`` loses groups that are gone, to ``removed``
+(:mod:`muster.gateway.attribution.series`). All fetched bytes are in exactly one of ``groups``, ``reasons``,
+``pending``, ``removed`` and ``hidden_bytes``, which has those whose group or topic the caller may not DESCRIBE. Long
+names of groups are cut as in /metrics.
+
+``principals`` has the fetched bytes once more, by who fetched them; those of others are for who may DESCRIBE the
+cluster. Beyond 10,000 pairs of principal and topic, the others have an empty name.
 
 The sums are at most a second old, whatever the number of callers. The cluster's sums are those of all gateways.
 """
@@ -44,6 +48,8 @@ class Sums(NamedTuple):
     pending: Mapping[tuple[str], Amount]
     removed: Mapping[tuple[str], Amount]
     produced: Mapping[tuple[str], Amount]
+    principals: Mapping[tuple[str, str], Amount]
+    """By principal and topic."""
 
 
 class _Shared:
@@ -93,6 +99,7 @@ def sums_of(books: Snapshot, produced: Mapping[str, Amount], at_ms: int) -> Sums
         _summed(((topic,), amount) for (topic, _), amount in books.pending.items() if amount.messages or amount.bytes),
         _summed(((topic,), total) for (topic, _), total in books.removed.items()),
         {(topic,): amount for topic, amount in produced.items()},
+        _summed(books.principals.items()),
     )
 
 
@@ -104,26 +111,34 @@ def _summed(amounts: Iterable[tuple[Any, Amounts]]) -> dict[Any, Amount]:
     return found
 
 
+_NOT_IN_SUM = ("produced", "principals")
+
+
 def seen_by(caller: Caller, sums: Sums) -> dict[str, Any]:
     """Return what the caller sees of the sums, and the number of fetched bytes that are hidden."""
     sees_group, sees_topic = cache(caller.sees_group), cache(caller.sees_topic)
     found: dict[str, Any] = {}
     hidden_bytes = 0
-    for name, sees, amounts in _parts(sums, sees_group, sees_topic):
+    sees_principal = cache(lambda principal: principal == caller.principal or caller.sees_cluster())
+    for name, sees, amounts in _parts(sums, sees_group, sees_topic, sees_principal):
         rows: list[Row] = []
         for key, (messages, size_bytes) in amounts.items():
             if sees(key):
                 rows.append([*key, messages, size_bytes])
-            elif name != "produced":
+            elif name not in _NOT_IN_SUM:
                 hidden_bytes += size_bytes
         found[name] = rows
     return {**found, "hidden_bytes": hidden_bytes}
 
 
 def _parts(
-    sums: Sums, sees_group: Callable[[str], bool], sees_topic: Callable[[str], bool]
+    sums: Sums,
+    sees_group: Callable[[str], bool],
+    sees_topic: Callable[[str], bool],
+    sees_principal: Callable[[str], bool],
 ) -> Iterator[tuple[str, Callable[[Any], bool], Mapping[Any, Amount]]]:
     yield "groups", lambda key: sees_topic(key[1]) and sees_group(key[0]), sums.groups
     yield "reasons", lambda key: sees_topic(key[1]), sums.reasons
+    yield "principals", lambda key: sees_topic(key[1]) and sees_principal(key[0]), sums.principals
     for name, amounts in (("pending", sums.pending), ("removed", sums.removed), ("produced", sums.produced)):
         yield name, lambda key: sees_topic(key[0]), amounts

@@ -77,6 +77,11 @@ FETCH = (
         "muster_removed_group_fetch_messages{topic,partition}",
         "Records that were counted in series of groups that are gone (metrics.group.series.retention.ms).",
     ),
+    _counter(
+        "muster_principal_fetch_bytes_total{principal,topic}",
+        "Bytes of record batches fetched by a principal; beyond 10,000 series, those of the others have an empty one.",
+    ),
+    _counter("muster_principal_fetch_messages_total{principal,topic}", "Records fetched by a principal."),
     _gauge(
         "muster_folded_group_series",
         "Series of group, topic, partition and evidence that metrics.max.group.series keeps out, counted up to that "

@@ -56,6 +56,14 @@ def write_fetch(out: Exposition, books: Snapshot) -> None:
         _write_unattributed(out, reason.value, topic, partition, total)
     for (topic, partition), total in books.overflow.items():
         _write_unattributed(out, OVERFLOW, topic, partition, total)
+    for (principal, topic), total in books.principals.items():
+        series = labels(principal=principal, topic=topic)
+        for name, amount in (
+            ("muster_principal_fetch_bytes_total", total.bytes),
+            ("muster_principal_fetch_messages_total", total.messages),
+        ):
+            out.add(name, series, amount)
+            out.created(name, series, total.since_ms)
     out.add("muster_folded_group_series", "", books.folded)
 
 

@@ -20,8 +20,10 @@ from muster.gateway.metrics.exposition import labels
 OTHER = "~other"
 """In place of what is summed up. No topic can be called so."""
 _OF_GROUPS, _OF_TOPICS = "group", "topic"
-_OF_CLIENTS = ("client_id", "client_instance_id", "attributes", "user", "ip")
-_LABEL = re.compile(r',(group|topic|partition|client_id|client_instance_id|attributes|user|ip)="((?:[^"\\]|\\.)*)"')
+_OF_CLIENTS = ("client_id", "client_instance_id", "attributes", "principal", "user", "ip")
+_LABEL = re.compile(
+    r',(group|topic|partition|client_id|client_instance_id|attributes|principal|user|ip)="((?:[^"\\]|\\.)*)"'
+)
 _ESCAPE = re.compile(r"\\(.)")
 _HASH_CHARS = 16
 _KEY_BYTES = 32

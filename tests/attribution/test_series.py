@@ -11,7 +11,7 @@ from muster.actors.tables.rollup import Sample
 from muster.gateway.attribution.account import Account
 from muster.gateway.attribution.ambiguity import shared
 from muster.gateway.attribution.connection import ConnectionState
-from muster.gateway.attribution.series import MAX_GROUP_CHARS, group_label
+from muster.gateway.attribution.series import MAX_GROUP_CHARS, OTHER_PRINCIPALS, PrincipalBook, group_label
 from tests.attribution.bench import CLIENT, HOST, NOW_MS, Coordinator, Sink
 
 RETENTION_MS = 600_000
@@ -48,6 +48,7 @@ def check(account: Account[Sample]) -> None:
         assert (sent.messages, sent.bytes) == (sum(part.messages for part in parts), sum(part.bytes for part in parts))
         if place not in books.pending or not books.pending[place].bytes:
             assert sent.entries == sum(getattr(part, "entries", 0) for part in parts)
+    assert sum(total.bytes for total in books.sent.values()) == sum(total.bytes for total in books.principals.values())
 
 
 def groups(account: Account[Sample]) -> dict[str, int]:
@@ -225,3 +226,19 @@ def test_groups_of_different_principals_are_distinguished() -> None:
     assert shared({("a", None), ("b", "User:x"), ("c", "User:y")}) == {"a", "b", "c"}
     assert shared({("a", None), ("b", None)}) == {"a", "b"}
     assert shared({("a", None), ("a", "User:x")}) == set()
+
+
+def test_bytes_of_a_principal_need_no_evidence() -> None:
+    account = account_with()
+    for name, size_bytes in (("User:ann", 100), ("User:bob", 20), ("User:bob", 3)):
+        send(account, connection=ConnectionState(name), size_bytes=size_bytes)
+    found = {name: total.bytes for name, total in account.snapshot().principals.items()}
+    assert found == {("User:ann", "t"): 100, ("User:bob", "t"): 23}
+
+
+def test_principals_beyond_the_limit_are_counted_together() -> None:
+    book = PrincipalBook(max_series=2)
+    for number, name in enumerate(("ann", "bob", "eve", "ann", "zoe"), start=1):
+        book.cell(name, "t", NOW_MS).add(1, number, 1)
+    found = {name: cell.bytes for (name, _), cell in book.cells.items()}
+    assert found == {"ann": 5, "bob": 2, OTHER_PRINCIPALS: 8}

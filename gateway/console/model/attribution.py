@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from muster.gateway.console.model.table import Column, Kind, Table
 
-GROUPS, REASONS, PENDING, PRODUCED = "groups", "reasons", "pending", "produced"
-_KEYS = {GROUPS: 3, REASONS: 2, PENDING: 1, PRODUCED: 1}
+GROUPS, REASONS, PENDING, PRODUCED, PRINCIPALS = "groups", "reasons", "pending", "produced", "principals"
+_KEYS = {GROUPS: 3, REASONS: 2, PENDING: 1, PRODUCED: 1, PRINCIPALS: 2}
 """Kinds of counters, and how many parts their keys have."""
 INTERNAL = "internal"
 REASON_TEXTS: Mapping[str, str] = {
@@ -176,6 +176,17 @@ class Attribution:
             Column("bytes_s", "Bytes/s", Kind.RATE),
         )
         return Table(columns, self._rows(GROUPS, ("group", "topic", "evidence")))
+
+    def by_principal(self) -> Table:
+        """Return the table by principal and topic."""
+        columns = (
+            Column("principal", "Principal", Kind.NAME),
+            Column("topic", "Topic", Kind.NAME),
+            Column("messages", "Messages", Kind.COUNT),
+            Column("bytes", "Bytes", Kind.SIZE),
+            Column("bytes_s", "Bytes/s", Kind.RATE),
+        )
+        return Table(columns, self._rows(PRINCIPALS, ("principal", "topic")))
 
     def without_group(self) -> Table:
         """Return the table of what has no group, and why."""

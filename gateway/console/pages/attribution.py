@@ -49,6 +49,16 @@ def add_page(console: ConsoleServer) -> None:
                         "topic": lambda row: links.topic(row["topic"]),
                     },
                 )
+            with card(
+                "Bytes by principal and topic", "whose credentials they were fetched with", "flush", "principals"
+            ):
+                data_table(
+                    view,
+                    watch.attribution.by_principal,
+                    "Bytes by principal and topic",
+                    key="_",
+                    hrefs={"topic": lambda row: links.topic(row["topic"])},
+                )
             with card("Without a group, and why", "", "flush", "attribution-reasons"):
                 view.live(lambda: not watch.attribution.without_group().rows, _all_have)
                 data_table(

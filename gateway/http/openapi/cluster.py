@@ -54,6 +54,10 @@ def routes() -> Routes:
                 pending=described(by_topic, "Topic, messages, bytes: not decided yet."),
                 removed=described(by_topic, "Of groups that are gone."),
                 produced=described(by_topic, "Appended."),
+                principals=described(
+                    array(row_of(TEXT, TEXT, COUNT, COUNT)),
+                    "Principal, topic, messages, bytes: the fetched bytes once more, by who fetched them.",
+                ),
                 hidden_bytes=described(COUNT, "Fetched bytes whose group or topic the caller may not see."),
             ),
         ),

@@ -56,7 +56,14 @@ def report(full: Serving, topic: Topic) -> dict[str, Any]:
     status, text = full.http("/v1/attribution")
     found = json.loads(text)
     assert status == 200, found
-    for name, place in (("groups", 1), ("reasons", 1), ("pending", 0), ("removed", 0), ("produced", 0)):
+    for name, place in (
+        ("groups", 1),
+        ("reasons", 1),
+        ("pending", 0),
+        ("removed", 0),
+        ("produced", 0),
+        ("principals", 1),
+    ):
         rows = [row for row in found[name] if row[place] == topic.name]
         found[name] = [[*row[:place], *row[place + 1 :]] for row in rows]
     return dict(found)
@@ -74,6 +81,7 @@ def test_bytes_of_a_group_and_of_nobody(full: Serving, topic: Topic, fresh: Fres
     assert found["reasons"] == [["internal", 3, size_bytes // 2]]
     assert [found[name] for name in ("pending", "removed", "hidden_bytes")] == [[], [], 0]
     assert found["produced"] == [[6, size_bytes]]
+    assert found["principals"] == [["User:ANONYMOUS", 9, size_bytes + size_bytes // 2]]
     assert found["gateway"] == full.gateway.id
 
 
@@ -81,6 +89,7 @@ def test_what_waits_for_evidence_is_pending(full: Serving, topic: Topic) -> None
     (part,) = fetch(full.connect("nobody's"), (topic, 0, 0))
     found = report(full, topic)
     assert (found["pending"], found["groups"], found["reasons"]) == ([[3, len(part.records)]], [], [])
+    assert found["principals"] == [["User:ANONYMOUS", 3, len(part.records)]]
 
 
 def test_the_console_adds_up_what_is_new(full: Serving, topic: Topic, fresh: Fresh) -> None:
@@ -111,6 +120,7 @@ def books(amount: int) -> Snapshot:
         overflow=dict.fromkeys(places, total),
         removed=dict.fromkeys(places, total),
         pending=dict.fromkeys(places, Amount(1, amount)),
+        principals={(name, place): total for name in ("User:ann", "User:bob") for place in ("shown", "secret")},
         folded=0,
     )
 
@@ -125,6 +135,8 @@ def test_partitions_are_summed_up_and_no_byte_is_lost() -> None:
     assert some["groups"] == [["mine", "shown", "session", 2, 20]]
     assert some["produced"] == [["shown", 1, 7]]
     assert "secret" not in json.dumps(some)
+    assert some["principals"] == [["User:ann", "shown", 1, 10]]
+    assert len(whole["principals"]) == 4
     fetched = ("groups", "reasons", "pending", "removed")
     in_rows = [sum(row[-1] for name in fetched for row in found[name]) for found in (whole, some)]
     assert in_rows[0] == in_rows[1] + some["hidden_bytes"] == 10 * (8 + 4 * 4)

@@ -111,12 +111,12 @@ def topic(full: Serving, fresh: Fresh) -> Topic:
 
 
 def books(text: str) -> Books:
-    """Bytes and messages of fetches, whatever their other labels."""
+    """Bytes and messages of fetches, whatever their other labels; of principals, with an empty partition."""
     found: Books = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if "_fetch_" in sample.name and "topic" in sample.labels and not sample.name.endswith("_created"):
-                place = (sample.labels["topic"], sample.labels["partition"])
+                place = (sample.labels["topic"], sample.labels.get("partition", ""))
                 found.setdefault(sample.name, Counter())[place] += int(sample.value)
     return found
 
@@ -130,7 +130,12 @@ def balanced(text: str) -> Books:
             parts.update(found.get(f"muster_{name}", {}))
         for name in (f"pending_fetch_{unit}", f"removed_group_fetch_{unit}"):
             parts.update(found.get(f"muster_{name}", {}))
-        assert +parts == +found.get(f"muster_fetch_{unit}_total", Counter())
+        sent = +found.get(f"muster_fetch_{unit}_total", Counter())
+        assert +parts == sent
+        by_topic: Counter[tuple[str, str]] = Counter()
+        for (topic, _), amount in sent.items():
+            by_topic[topic, ""] += amount
+        assert +found.get(f"muster_principal_fetch_{unit}_total", Counter()) == by_topic
     return found
 
 

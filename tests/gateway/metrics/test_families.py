@@ -53,6 +53,7 @@ class Books:
             overflow={PLACE: total},
             removed={PLACE: total},
             pending={PLACE: total},
+            principals={("User:ann", "t"): total},
             folded=1,
         )
 
