@@ -34,6 +34,8 @@ _FORMING_S = 300
 _PAGE_MS = 60_000
 _WATCHED = "watched"
 _PROBES = 5
+_MOVED = "Heartbeat not_coordinator"
+"""Response while the coordinator is down, as in Kafka; consumers look for it again."""
 
 
 @click.command()
@@ -70,9 +72,10 @@ async def _measure(cluster: Cluster, groups: int, rounds: int, seconds: float, f
         await _first_pages(browser, url, part, figures)
         await _costs(browser, url, console, serving, part, rounds, seconds, heartbeats, figures)
         figures.add(part, "memory of the console with an hour's curves begun (PSS)", pss_bytes(console) / 2**20, "MiB")
-        _add_errors(errors, part, "before the kill", figures)
         await _delays(browser, url, connections, cluster, part, figures)
-        _add_errors(errors, part, "with the kill", figures)
+        moved = errors.pop(_MOVED, 0)
+        figures.add(part, "heartbeats with another error than that of the kill", errors.total(), "", 0)
+        figures.add(part, "heartbeats that the kill answered with NOT_COORDINATOR", moved, "")
     await heartbeats.stop()
     for connection in connections:
         connection.close()
@@ -86,12 +89,6 @@ async def _formed(connections: Sequence[Connection], groups: int) -> tuple[list[
     async with asyncio.timeout(_FORMING_S):
         await asyncio.gather(*(member.alone() for member in members))
     return members, errors
-
-
-def _add_errors(errors: Errors, part: str, when: str, figures: Figures) -> None:
-    figures.add(part, f"heartbeats with an error, {when}", errors.total(), "", 0)
-    for name, count in errors.items():
-        figures.add(part, f"{name}, {when}", count, "", 0)
 
 
 def _process_of(title: str, cluster: Cluster) -> dict[str, psutil.Process]:

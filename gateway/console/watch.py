@@ -1,7 +1,7 @@
 """One poller for each distinct credentials, shared by all viewers that have them.
 
-It asks at most once a second, and at most a tenth of the time; not at all without a viewer. Its hour of curves stays
-for some minutes after the last viewer has left.
+It asks at most once a second, for what grows with the number of groups at most a tenth of the time; not at all without
+a viewer. Its hour of curves stays for some minutes after the last viewer has left.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
@@ -42,7 +43,11 @@ class Part(Protocol):
 
 PERIOD_S = 1.0
 SHARE = 0.1
-"""Part of the time in which the poller asks."""
+"""Part of the time in which the poller asks for the same."""
+_SHARES = {"_others": 0.5}
+"""The share of parts whose responses do not grow with the number of groups."""
+_NEWS = {"fault": ("faults", "_others"), "actor": ("status", "_others"), "lost": ("slow", "_seldom")}
+"""What is due after an event of that kind, and the part that asks for it."""
 LEASE_S = 15.0
 """How long a page that was requested counts as a viewer before its socket is there."""
 KEPT_S = 600.0
@@ -79,6 +84,8 @@ class Watch:
         self._viewers: dict[object, float | None] = {}
         self._listeners: dict[object, Callable[[], None]] = {}
         self._due: dict[str, float] = {}
+        self._news: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        """By part, set when it should ask soon."""
         self._missing: dict[str, float] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """By part, each of which ends by itself when nobody looks."""
@@ -176,16 +183,21 @@ class Watch:
 
     async def _repeat(self, fetch: Part) -> None:
         """Ask again and again. What waits for silent actors delays nothing else."""
+        name = fetch.__name__
+        share = _SHARES.get(name, SHARE)
         while self.viewers:
             started_s = time.monotonic()
+            self._news[name].clear()
             try:
                 await self._round(fetch)
             except Exception:
                 log.exception("a round of the console failed")
             took_s = time.monotonic() - started_s
             is_waiting = self.now.partial or self.now.error is not None
-            pause_s = PERIOD_S if is_waiting else min(took_s * (1 - SHARE) / SHARE, MAX_PAUSE_S)
-            await asyncio.sleep(max(PERIOD_S - took_s, pause_s if took_s > PERIOD_S * SHARE else 0.0))
+            pause_s = PERIOD_S if is_waiting else min(took_s * (1 - share) / share, MAX_PAUSE_S)
+            await asyncio.sleep(PERIOD_S - took_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news[name].wait(), pause_s - max(PERIOD_S - took_s, 0.0))
 
     async def _round(self, fetch: Part) -> None:
         started_s = time.monotonic()
@@ -457,8 +469,10 @@ class Watch:
 
     def _happened(self, kind: str) -> None:
         """Ask soon for what an event is about, and tell the pages."""
-        for name in {"fault": ("faults",), "actor": ("status",), "lost": ("slow",)}.get(kind, ()):
-            self._due.pop(name, None)
+        if kind in _NEWS:
+            due, part = _NEWS[kind]
+            self._due.pop(due, None)
+            self._news[part].set()
         self._inform()
 
     def _sum(self, *kinds: str) -> float | None:

@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from muster.gateway.console import watch as watch_module
 from muster.gateway.console.api import Api, ApiError, Gateways, MissingRoute, NoGateway
 from muster.gateway.console.watch import Watch, Watches
 from tests.gateway.console.model.entries import entry
@@ -136,6 +137,23 @@ def test_a_rebalance_of_the_stream_is_in_the_journal() -> None:
             await _until(lambda: [each.number for each in watch.journal.of_group("g")] == [3])
             await _until(lambda: gateway.requests["/v1/mapping"])
             assert [each.number for each in watch.journal.of_group("g")] == [3]
+            await watch.close()
+
+    asyncio.run(run())
+
+
+def test_what_has_happened_ends_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "MAX_PAUSE_S", 10_000.0)
+    monkeypatch.setattr(watch_module, "_SHARES", {"_others": 1e-9})
+
+    async def run() -> None:
+        async with _Gateway().serving() as gateway, aiohttp.ClientSession() as session:
+            watch = Watch(Api(Gateways([gateway.url]), session))
+            watch.join("viewer", lambda: None)
+            await _until(lambda: gateway.requests["/v1/events"] == 1 and gateway.requests["/v1/status"] == 1)
+            died = {"at_ms": 1, "name": "offsets-0", "state": "down", "node_id": None}
+            await gateway.events.put(f"event: actor\ndata: {json.dumps(died)}\n\n")
+            await _until(lambda: gateway.requests["/v1/status"] == 2)
             await watch.close()
 
     asyncio.run(run())
