@@ -238,10 +238,12 @@ def _top(view: View) -> None:
         view.on_change(update)
         ui.element("span").classes("grow")
         search = (
-            ui.input(placeholder="Find a group  ( / )")
+            ui.input(placeholder="Find a group")
             .props('dense outlined clearable type="search" aria-label="Find a group"')
             .classes("search")
         )
+        with search.add_slot("append"):
+            text_element("kbd", "/").props('aria-hidden="true"')
         search.on("keydown.enter", lambda: ui.navigate.to(link(links.GROUPS, q=search.value)))
         button = ui.button(icon="contrast", color=None).props(
             'flat round dense aria-label="Theme: follow the system, light, dark"'

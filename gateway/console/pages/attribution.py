@@ -9,7 +9,7 @@ from nicegui import ui
 from muster.gateway.console.model import audit, commands, links, text
 from muster.gateway.console.model.attribution import EVIDENCE_TEXTS, GROUPS, REASONS
 from muster.gateway.console.parts.table import data_table
-from muster.gateway.console.parts.words import card, copy_button, empty, missing
+from muster.gateway.console.parts.words import card, copy_button, missing
 from muster.gateway.console.theme import View, page, text_element, text_line
 
 if TYPE_CHECKING:
@@ -60,13 +60,13 @@ def add_page(console: ConsoleServer) -> None:
                     hrefs={"topic": lambda row: links.topic(row["topic"])},
                 )
             with card("Without a group, and why", "", "flush", "attribution-reasons"):
-                view.live(lambda: not watch.attribution.without_group().rows, _all_have)
                 data_table(
                     view,
                     watch.attribution.without_group,
                     "Bytes without a group",
                     key="_",
                     wraps=("meaning",),
+                    nothing="Every byte has a group",
                     hrefs={"topic": lambda row: links.topic(row["topic"])},
                 )
             with card("What the evidence means"), ui.element("dl").classes("facts"):
@@ -103,8 +103,3 @@ def _draw_stats(found: tuple[tuple[str, str], ...]) -> None:
         with ui.element("div").classes("stat"):
             text_element("div", value, "value")
             text_element("div", name, "name")
-
-
-def _all_have(nothing: bool) -> None:
-    if nothing:
-        empty("verified", "Every byte has a group")

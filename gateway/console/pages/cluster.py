@@ -253,7 +253,7 @@ def _mapping(report: dict[str, Any]) -> None:
         notice(f"The reconciler cannot compare them: {report['trouble']}", "warn", "warning")
     elif wrong:
         notice(
-            f"{text.counted(wrong, 'entry', 'entries')} differ from the coordinators; the next round repairs them.",
+            f"{text.counted(wrong, 'entry', 'entries')} not as the coordinators say; the next round repairs that.",
             "warn",
             "warning",
         )

@@ -73,7 +73,7 @@ def add_page(console: ConsoleServer) -> None:
             notice("You may look at faults, and inject none: that needs ALTER on the cluster.", "warn", "lock")
         with card("In force", classes="flush"):
             _in_force(view)
-        with ui.element("div").classes("grid"):
+        with ui.element("div").classes("grid pair"):
             with card("Inject a fault", classes="w6"):
                 _form(view)
             with ui.element("div").classes("w6 stack"):

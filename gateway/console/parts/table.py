@@ -11,7 +11,7 @@ from nicegui.events import GenericEventArguments
 
 from muster.gateway.console.model.table import Column, Kind, Row, Table, cell
 from muster.gateway.console.parts.words import look_of
-from muster.gateway.console.theme import View
+from muster.gateway.console.theme import View, text_element
 
 MAX_ROWS = 1_000
 """Rows that are sent to the browser; the downloads have all."""
@@ -52,11 +52,13 @@ def data_table(
     on_row: Callable[[Row], Any] | None = None,
     rows_per_page: int = 25,
     is_live: bool = True,
+    nothing: str = "Nothing yet",
 ) -> Callable[[], None]:
     """Draw a table, and keep its rows up to date. Returns what updates it at once.
 
     ``hrefs`` by column: where a cell leads. ``states``: columns that are drawn as states. ``wraps``, ``cuts``:
-    columns with long texts, on several lines or cut. ``hides``: columns that only the downloads have.
+    columns with long texts, on several lines or cut. ``hides``: columns that only the downloads have. ``nothing``: text
+    in place of the rows if there are none.
     """
     raw = compute()
     shown: list[dict[str, Any]] = []
@@ -89,6 +91,8 @@ def data_table(
     table.props("flat dense binary-state-sort").props(':rows-per-page-options="[10,25,50,100,0]"')
     table.props["aria-label"] = label
     table.classes("scrolled")
+    with table.add_slot("no-data"):
+        text_element("span", nothing, "muted")
     if len(shown) <= rows_per_page:
         table.props("hide-pagination")
     for column in raw.columns:
