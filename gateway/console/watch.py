@@ -47,7 +47,7 @@ SHARE = 0.1
 _SHARES = {"_others": 0.5}
 """The share of parts whose responses do not grow with the number of groups."""
 _NEWS = {"fault": ("faults", "_others"), "actor": ("status", "_others"), "lost": ("slow", "_seldom")}
-"""What is due after an event of that kind, and the part that asks for it."""
+"""By kind of event: the query that is due after it, and the part that sends it."""
 LEASE_S = 15.0
 """How long a page that was requested counts as a viewer before its socket is there."""
 KEPT_S = 600.0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -74,6 +76,15 @@ def test_what_cannot_be_run_has_failed(tmp_path: Path) -> None:
     assert row.result == "FileNotFoundError: [Errno 2] No such file or directory: 'no-such-program'"
 
 
+@pytest.fixture
+def heeds_interrupts() -> Iterator[None]:
+    """Have what is started heed SIGINT, which a shell has its jobs in the background ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_a_ring_that_does_not_end_is_ended(tmp_path: Path) -> None:
     runner = Runner(commit, 0, until_s=time.time() + 0.5)
     assert runner.run(ring("long", "sleep 600"), tmp_path / "log").result == "not ended within 0 s"
@@ -101,6 +112,7 @@ def test_rings_end_with_their_runner(tmp_path: Path) -> None:
 
 
 _TEST = """
+from collections.abc import Iterator
 from pathlib import Path
 import pytest, threading
 
@@ -114,6 +126,7 @@ def test_it(thing):
     threading.Event().wait(600)
 """
 _RUNS = """
+from collections.abc import Iterator
 from pathlib import Path
 from tests.rings import __main__ as main, running
 from tests.rings.ring import Ring
