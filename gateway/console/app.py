@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI, Form, Request
 from fastapi.responses import RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
+from nicegui import app as nicegui_app
 from nicegui import ui
 
 from muster.gateway.client.errors import MusterError
@@ -62,6 +63,7 @@ def make_app(gateways: Gateways, *, hosts: Iterable[str] = (), tls: ssl.SSLConte
 
     for add_page in PAGES:
         add_page(console)
+    nicegui_app.config.quasar_config["loadingBar"]["skipHijack"] = True  # it has no name, and says nothing
     ui.run_with(
         app,
         title="Muster",

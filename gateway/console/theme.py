@@ -184,7 +184,7 @@ def document(version: str) -> None:
     """Put the console's script and style into the page's head. Quasar gets the theme that the script found."""
     ui.add_head_html(HEAD.format(version=version))
     (quasar_page,) = ui.context.client.page_container.default_slot.children
-    quasar_page.props("role=presentation")  # it is a second <main>
+    quasar_page.tag = "div"  # q-page would be a second <main>
     ui.run_javascript("Quasar.Dark.set(muster.isDark); muster.showPlace()")
 
 

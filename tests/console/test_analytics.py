@@ -15,6 +15,7 @@ from playwright.sync_api import expect
 
 from muster.actors.runtime.ray.processes import TITLE
 from tests.console.conftest import Open
+from tests.console.test_accessibility import findings
 from tests.gateway.http.test_openapi import problems
 from tests.muster_process import Muster, eventually
 
@@ -56,6 +57,7 @@ def test_a_job_runs_from_the_page_and_its_result_is_shown(open_page: Open, muste
     section.get_by_role("link", name="Show the result").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Consumption")
     expect(page.locator("#main")).to_contain_text("billing")
+    assert findings(page) == []
     with page.expect_download() as download:
         page.get_by_role("link", name="Download as JSON").first.click()
     assert json.loads(download.value.path().read_text())

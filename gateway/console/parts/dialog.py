@@ -14,6 +14,14 @@ from muster.gateway.console.theme import View, text_element
 Work = Callable[[], Awaitable[str]]
 
 
+def dialog_named(name: str) -> ui.dialog:
+    """Return a dialog that is deleted once it is closed; screen readers say its name as it opens."""
+    dialog = ui.dialog()
+    dialog.props["aria-label"] = name
+    dialog.on("hide", dialog.delete)
+    return dialog
+
+
 async def attempt(work: Work, button: ui.button | None = None) -> bool:
     """Do the work, and say what it returned, or why it failed. Returns whether it was done."""
     if button is not None:
@@ -45,7 +53,7 @@ def action_dialog(
     content: Callable[[], Any] | None = None,
 ) -> None:
     """Open a dialog that does the work once it is confirmed. ``typed``: a text that has to be typed for that."""
-    with ui.dialog() as dialog, ui.card().props('role="document"'):
+    with dialog_named(title) as dialog, ui.card():
         text_element("h2", title)
         text_element("p", says)
         if content is not None:
@@ -83,7 +91,6 @@ def action_dialog(
                 act.set_enabled(confirm.value == typed)
 
             confirm.on_value_change(check)
-    dialog.on("hide", dialog.delete)
     dialog.open()
 
 

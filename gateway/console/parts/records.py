@@ -11,7 +11,7 @@ from muster.gateway.client.errors import MusterError
 from muster.gateway.console.model import commands, topics
 from muster.gateway.console.model.table import Row
 from muster.gateway.console.model.topics import FORMATS, position, record_table, shown
-from muster.gateway.console.parts.dialog import NO_CHANGES, attempt
+from muster.gateway.console.parts.dialog import NO_CHANGES, attempt, dialog_named
 from muster.gateway.console.parts.table import data_table
 from muster.gateway.console.parts.words import copy_button, downloads, empty, missing, moment, notice
 from muster.gateway.console.theme import View, text_element
@@ -128,8 +128,9 @@ def _record(row: Row, found: list[dict[str, Any]], form: str) -> None:
     record = next((each for each in found if each["offset"] == row["offset"]), None)
     if record is None:
         return
-    with ui.dialog() as dialog, ui.card().style("width:820px"):
-        text_element("h2", f"Offset {record['offset']}")
+    title = f"Offset {record['offset']}"
+    with dialog_named(title) as dialog, ui.card().style("width:820px"):
+        text_element("h2", title)
         with ui.element("div").classes("row muted small"):
             moment(record.get("timestamp_ms"))
         for name, value in (("Key", record.get("key")), ("Value", record.get("value"))):
@@ -138,7 +139,6 @@ def _record(row: Row, found: list[dict[str, Any]], form: str) -> None:
             _value(f"Header {name}", value, form)
         with ui.element("div").classes("row").style("justify-content:flex-end"):
             ui.button("Close", on_click=dialog.close).props("flat no-caps")
-    dialog.on("hide", dialog.delete)
     dialog.open()
 
 
@@ -153,8 +153,9 @@ def produce_dialog(view: View, topic: str, described: Mapping[str, Any]) -> None
     partitions = {None: "by the key"} | {
         row["partition"]: str(row["partition"]) for row in described.get("partitions") or ()
     }
-    with ui.dialog() as dialog, ui.card():
-        text_element("h2", f"Produce a record to {topics.preview({'text': topic})}")
+    title = f"Produce a record to {topics.preview({'text': topic})}"
+    with dialog_named(title) as dialog, ui.card():
+        text_element("h2", title)
         allowed = view.now.cluster.may_change
         if not allowed:
             notice(NO_CHANGES, "warn", "lock")
@@ -197,5 +198,4 @@ def produce_dialog(view: View, topic: str, described: Mapping[str, Any]) -> None
                 dialog.close()
 
         act.on_click(run)
-    dialog.on("hide", dialog.delete)
     dialog.open()

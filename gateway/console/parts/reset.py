@@ -11,7 +11,7 @@ from nicegui import ui
 from muster.gateway.client.errors import MusterError
 from muster.gateway.console.model import commands, text
 from muster.gateway.console.model.reset import KINDS, plan_table, request, summary
-from muster.gateway.console.parts.dialog import NO_CHANGES, attempt
+from muster.gateway.console.parts.dialog import NO_CHANGES, attempt, dialog_named
 from muster.gateway.console.parts.table import data_table
 from muster.gateway.console.parts.words import copy_button, notice
 from muster.gateway.console.theme import View, text_element
@@ -21,8 +21,9 @@ _PATH = "/v1/groups/reset"
 
 def reset_dialog(view: View, group: str, choices: Mapping[str, list[int]]) -> None:
     """Open the dialog. ``choices``: partitions with a commit, by topic."""
-    with ui.dialog().props("persistent") as dialog, ui.card().style("width:880px"):
-        text_element("h2", f"Reset the offsets of {text.shortened(group)}")
+    title = f"Reset the offsets of {text.shortened(group)}"
+    with dialog_named(title).props("persistent") as dialog, ui.card().style("width:880px"):
+        text_element("h2", title)
         if not view.now.cluster.may_change:
             notice(f"You can look at what a reset would do. {NO_CHANGES}", "warn", "lock")
         with ui.element("div").classes("form"):
@@ -120,7 +121,6 @@ def reset_dialog(view: View, group: str, choices: Mapping[str, list[int]]) -> No
     for field in (kind, number, time, topic, partitions):
         field.on_value_change(area.clear)
     preview.on_click(show)
-    dialog.on("hide", dialog.delete)
     dialog.open()
 
 

@@ -25,6 +25,12 @@ _STATE = (
     '<q-icon :name="props.row._icon_{0}" aria-hidden="true"></q-icon>{{{{ props.value }}}}</span></q-td>'
 )
 _TIME = '<q-td :props="props"><muster-time :ms="props.row._{0}" mode="full"></muster-time></q-td>'
+_HEADER = (
+    '<q-th :props="props" :aria-sort="!/ sorted/.test(props.col.__thClass) ? null : '
+    "/ sort-desc/.test(props.col.__thClass) ? 'descending' : 'ascending'\">"
+    '<button v-if="props.col.sortable" type="button" class="plainbutton">{{ props.col.label }}</button>'
+    "<template v-else>{{ props.col.label }}</template></q-th>"
+)
 """Vue's templates: values are texts there, never HTML."""
 
 
@@ -90,7 +96,7 @@ def data_table(
     table = ui.table(columns=columns, rows=shown, row_key="_key", pagination={"rowsPerPage": rows_per_page})
     table.props("flat dense binary-state-sort").props(':rows-per-page-options="[10,25,50,100,0]"')
     table.props["aria-label"] = label
-    table.classes("scrolled")
+    table.add_slot("header-cell", _HEADER)
     with table.add_slot("no-data"):
         text_element("span", nothing, "muted")
     if len(shown) <= rows_per_page:

@@ -141,6 +141,11 @@
       document.body.append(area); area.select(); document.execCommand("copy"); area.remove();
     }
   };
+  // Quasar's lists of options have a child that takes the focus, and may have options only. The focus is the field's.
+  new MutationObserver((changes) => {
+    if (!changes.some((change) => change.addedNodes.length)) return;
+    for (const each of document.querySelectorAll('[role="listbox"] > .q-virtual-scroll__content[tabindex]')) each.removeAttribute("tabindex");
+  }).observe(document.documentElement, { childList: true, subtree: true });
   // On a narrow screen the navigation is a row that scrolls.
   muster.showPlace = () => document.querySelector(".nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
   muster.replaceUrl = (url) => history.replaceState(history.state, "", url);
