@@ -31,6 +31,8 @@ from tests.raw_client import Connection, Errors, connect
 PARTITIONS = 8
 VIEWERS = 10
 _FORMING_S = 300
+_AT_ONCE = 500
+"""Members that join at the same time; with all of them, some would wait for longer than a gateway lets them."""
 _PAGE_MS = 60_000
 _WATCHED = "watched"
 _PROBES = 5
@@ -86,8 +88,14 @@ async def _formed(connections: Sequence[Connection], groups: int) -> tuple[list[
     members = [
         Member(connections[number % len(connections)], f"group-{number}", "orders", errors) for number in range(groups)
     ]
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def form(member: Member) -> None:
+        async with turns:
+            await member.alone()
+
     async with asyncio.timeout(_FORMING_S):
-        await asyncio.gather(*(member.alone() for member in members))
+        await asyncio.gather(*(form(member) for member in members))
     return members, errors
 
 

@@ -76,9 +76,9 @@ class Marks:
 
 
 def actor_mark(at_ms: int, name: str, state: str) -> Mark:
-    """Return the mark of an actor that serves again, or is in another state."""
+    """Return the mark of an actor that begins to serve, or is in another state."""
     is_alive = state == _ALIVE
-    text = f"{name} serves again" if is_alive else f"{name} is {state}"
+    text = f"{name} serves" if is_alive else f"{name} is {state}"
     return Mark(at_ms, ACTOR, text, subject=f"{name} {_ALIVE if is_alive else ''}")
 
 

@@ -116,7 +116,7 @@ def test_marks_are_what_differs_between_snapshots() -> None:
     assert [mark._replace(subject="") for mark in marks.since()] == [
         Mark(1_000, ACTOR, "log-0 is restarting"),
         Mark(1_500, FAULT, "kill log-0"),
-        Mark(2_000, ACTOR, "log-0 serves again"),
+        Mark(2_000, ACTOR, "log-0 serves"),
         Mark(4_000, FAULT, "end of kill log-0"),
     ]
     marks.forget(2_000)
@@ -133,6 +133,6 @@ def test_of_two_sources_the_first_that_knows_makes_the_mark() -> None:
     assert [mark.text for mark in marks.since()] == [
         "log-0 is down",
         "log-1 is restarting",
-        "log-0 serves again",
+        "log-0 serves",
         "log-0 is restarting",
     ]
