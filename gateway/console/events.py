@@ -11,12 +11,13 @@ from muster.gateway.console.model.journal import Journal, read_entries
 from muster.gateway.console.model.marks import Marks, actor_mark, fault_mark
 
 EVENTS = "/v1/events"
+Happened = Callable[[str, dict[str, Any]], None]
 
 
 class EventReader:
-    """Reads one stream after the other. ``happened`` is called with the kind of each event."""
+    """Reads one stream after the other. ``happened`` is called with the kind and the values of each event."""
 
-    def __init__(self, api: Api, journal: Journal, marks: Marks, happened: Callable[[str], None]) -> None:
+    def __init__(self, api: Api, journal: Journal, marks: Marks, happened: Happened) -> None:
         self._api = api
         self._journal = journal
         self._marks = marks
@@ -46,7 +47,7 @@ class EventReader:
         except (KeyError, TypeError, ValueError):  # of a newer gateway
             return
         if is_new:
-            self._happened(kind)
+            self._happened(kind, values)
 
     def _is_new(self, kind: str, values: dict[str, Any]) -> bool:
         """Keep the event. Returns whether it says something new."""

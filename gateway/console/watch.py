@@ -23,7 +23,7 @@ from muster.gateway.console.model.analytics import RUNS, Run, read_runs
 from muster.gateway.console.model.attribution import GROUPS, PRODUCED, REASONS, Attribution
 from muster.gateway.console.model.commands import Target
 from muster.gateway.console.model.journal import Journal, read_entries
-from muster.gateway.console.model.marks import Marks
+from muster.gateway.console.model.marks import ALIVE, Marks
 from muster.gateway.console.model.series import HOUR_MS, TOTAL_STEP_MS, Curves, GroupCurves
 from muster.gateway.console.model.snapshot import Snapshot
 
@@ -467,8 +467,14 @@ class Watch:
                 log.debug("the stream of events ended: %s", error)
             await asyncio.sleep(PERIOD_S)
 
-    def _happened(self, kind: str) -> None:
-        """Ask soon for what an event is about, and tell the pages."""
+    def _happened(self, kind: str, values: dict[str, Any]) -> None:
+        """Ask soon for what an event is about, and tell the pages. That an actor is lost is shown at once."""
+        if kind == "actor" and values["state"] != ALIVE:
+            actors = tuple(
+                replace(each, state=values["state"]) if each.name == values["name"] else each
+                for each in self.now.actors
+            )
+            self.now = replace(self.now, actors=actors)
         if kind in _NEWS:
             due, part = _NEWS[kind]
             self._due.pop(due, None)

@@ -1,7 +1,8 @@
 """Events of the cluster as they happen, collected by one gateway for all who listen to it, while somebody does.
 
 Rebalances come from the coordinators' journals, read once a second; faults from the controller, as often; and actors
-from the views that the gateway follows. Where a journal is read is a cursor, ``(leader epoch, count)``.
+from the views that the gateway follows, and from its connections to them. Where a journal is read is a cursor,
+``(leader epoch, count)``.
 """
 
 from __future__ import annotations
@@ -122,13 +123,20 @@ class EventFeed:
         self._since_ms = 0
         self._has_position = asyncio.Event()
         self._knows_faults = False
+        self._actors: dict[str, _Actor] = {}
 
     def join(self, put: Put) -> None:
         """Call ``put`` with each event from now on."""
         self._puts.add(put)
         if not self._tasks:
             self._since_ms = wall_ms()
-            work = (self._read_journals(), self._follow_views(), self._follow_faults())
+            self._actors = self._actors_now()
+            work = (
+                self._read_journals(),
+                self._follow_views(),
+                self._follow_connections(),
+                self._follow_faults(),
+            )
             self._tasks = [_started(each) for each in work]
 
     def leave(self, put: Put) -> None:
@@ -138,7 +146,7 @@ class EventFeed:
             return
         for task in (*self._tasks, *self._readers.values()):
             task.cancel()
-        self._tasks, self._readers, self._cursors = [], {}, {}
+        self._tasks, self._readers, self._cursors, self._actors = [], {}, {}, {}
         self._has_position, self._knows_faults = asyncio.Event(), False
 
     @property
@@ -246,20 +254,28 @@ class EventFeed:
         return None if "error" in response else _Part.of(response)
 
     async def _follow_views(self) -> None:
-        view = self._gateway.view
-        known = _actors(view)
         while True:
-            order = view.order
+            order = self._gateway.view.order
             await self._gateway.until_view(lambda newer, order=order: newer.order > order, _VIEW_S)
-            view = self._gateway.view
-            current = _actors(view)
-            for name in sorted({*known, *current}):
-                before, now = known.get(name), current.get(name)
-                if before != now:
-                    state = _DOWN if now is None else now.state
-                    node_id = now.node_id if now else before.node_id if before else None
-                    self._put(Event(Kind.ACTOR, {"at_ms": wall_ms(), "name": name, "state": state, "node_id": node_id}))
-            known = current
+            self._compare_actors()
+
+    async def _follow_connections(self) -> None:
+        """Put the loss of an actor at once: its successor is in a view only when it serves."""
+        while True:
+            await self._gateway.forwarder.until(lambda: self._actors_now() != self._actors, _VIEW_S)
+            self._compare_actors()
+
+    def _compare_actors(self) -> None:
+        known, self._actors = self._actors, self._actors_now()
+        for name in sorted({*known, *self._actors}):
+            before, now = known.get(name), self._actors.get(name)
+            if now is None or before is None or now[:-1] != before[:-1]:
+                state = _DOWN if now is None else now.state
+                node_id = now.node_id if now else before.node_id if before else None
+                self._put(Event(Kind.ACTOR, {"at_ms": wall_ms(), "name": name, "state": state, "node_id": node_id}))
+
+    def _actors_now(self) -> dict[str, _Actor]:
+        return _actors(self._gateway.view, self._gateway.forwarder.reachable, self._actors)
 
     async def _follow_faults(self) -> None:
         faults, after = self._gateway.faults, None
@@ -310,20 +326,28 @@ class _Actor(NamedTuple):
     node_id: str | None
     state: str
     identity: Any = None
+    was_connected: bool = False
+    """Whether this process of it was ever connected."""
 
 
-_ALIVE, _LEAVES, _DOWN = "alive", "leaving", "down"
+_ALIVE, _LEAVES, _DISCONNECTED, _DOWN = "alive", "leaving", "disconnected", "down"
 
 
-def _actors(view: ClusterView) -> dict[str, _Actor]:
-    """Return the actors that serve in the view, by name."""
+def _actors(
+    view: ClusterView, connected: Mapping[tuple[str, int], bool], known: Mapping[str, _Actor]
+) -> dict[str, _Actor]:
+    """Return the actors that serve in the view, by name; those that lost their connection as disconnected."""
     owned = {"log": view.logs, OFFSETS: view.offsets, "transactions": view.transactions}
-    found = {
-        f"{kind}-{number}": _Actor(endpoint.node_id, _ALIVE, endpoint)
-        for kind, endpoints in owned.items()
-        for number, endpoint in endpoints.items()
-        if endpoint is not None
-    }
+    found = {}
+    for kind, endpoints in owned.items():
+        for number, endpoint in endpoints.items():
+            if endpoint is None:
+                continue
+            name, is_connected = f"{kind}-{number}", connected.get((kind, number), False)
+            before = known.get(name)
+            was_connected = before is not None and before.identity == endpoint and before.was_connected
+            state = _DISCONNECTED if was_connected and not is_connected else _ALIVE
+            found[name] = _Actor(endpoint.node_id, state, endpoint, is_connected or was_connected)
     for broker in view.brokers:
         state = _LEAVES if broker.leaves else _ALIVE
         found[f"gateway-{broker.id}"] = _Actor(broker.node_id, state, (broker.addresses, broker.metrics_url))

@@ -2,8 +2,9 @@
 
 ``event: rebalance`` has a rebalance that has ended, as in ``GET /v1/rebalances``; ``event: fault`` is ``{"at_ms",
 "what": "injected"|"cleared", "fault"}``, with the fault as in ``GET /v1/faults``; ``event: actor`` is ``{"at_ms",
-"name", "state": "alive"|"leaving"|"down", "node_id"}``: an actor serves from now on, possibly in another process, is
-about to stop, or serves no more. Faults and actors are for who may DESCRIBE the cluster. ``event: lost`` is ``{"count",
+"name", "state": "alive"|"leaving"|"disconnected"|"down", "node_id"}``: an actor serves from now on, possibly in another
+process, is about to stop, has lost its connection to this gateway, as a process that ends does at once, or serves no
+more. Faults and actors are for who may DESCRIBE the cluster. ``event: lost`` is ``{"count",
 "coordinator"}``: rebalances that cannot be sent any more, since this client was too slow (``coordinator`` is null), or
 since the coordinator that had them in memory is no more (``count`` is null: it is not known whether there were any).
 

@@ -11,7 +11,7 @@ from muster.gateway.console.model.text import shortened
 FAULT, ACTOR, REBALANCE = "fault", "actor", "rebalance"
 MAX_MARKS = 500
 _SAME_MS = 3_000
-_ALIVE = "alive"
+ALIVE = "alive"
 
 
 class Mark(NamedTuple):
@@ -62,7 +62,7 @@ class Marks:
             before = (self._actors or {}).get(name)
             if before is None:
                 continue
-            if (state != before[0] and state != _ALIVE) or (state == _ALIVE and pid != before[1]):
+            if (state != before[0] and state != ALIVE) or (state == ALIVE and pid != before[1]):
                 self.add(actor_mark(now_ms, name, state))
         self._actors = current
 
@@ -77,9 +77,9 @@ class Marks:
 
 def actor_mark(at_ms: int, name: str, state: str) -> Mark:
     """Return the mark of an actor that begins to serve, or is in another state."""
-    is_alive = state == _ALIVE
+    is_alive = state == ALIVE
     text = f"{name} serves" if is_alive else f"{name} is {state}"
-    return Mark(at_ms, ACTOR, text, subject=f"{name} {_ALIVE if is_alive else ''}")
+    return Mark(at_ms, ACTOR, text, subject=f"{name} {ALIVE if is_alive else ''}")
 
 
 def fault_mark(at_ms: int, fault: Any, actor: str | None, *, is_end: bool = False) -> Mark:

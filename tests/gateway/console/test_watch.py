@@ -41,7 +41,7 @@ class _Gateway:
         bodies: dict[str, dict[str, Any]] = {
             "/v1/groups/lag": {"groups": [{"group": "g", "state": "Stable", "lag": 5, "lag_s": 1.5}], "total": 1},
             "/v1/groups/waiting": {"groups": []},
-            "/v1/status": {"cluster_id": "c", "nodes": [], "actors": []},
+            "/v1/status": {"cluster_id": "c", "nodes": [], "actors": [{"name": "offsets-0", "state": "alive"}]},
             "/v1/faults": {"faults": []},
         }
         body = bodies.get(request.path)
@@ -154,6 +154,20 @@ def test_what_has_happened_ends_a_pause(monkeypatch: pytest.MonkeyPatch) -> None
             died = {"at_ms": 1, "name": "offsets-0", "state": "down", "node_id": None}
             await gateway.events.put(f"event: actor\ndata: {json.dumps(died)}\n\n")
             await _until(lambda: gateway.requests["/v1/status"] == 2)
+            await watch.close()
+
+    asyncio.run(run())
+
+
+def test_an_actor_that_is_lost_is_shown_before_the_next_status() -> None:
+    async def run() -> None:
+        async with _Gateway().serving() as gateway, aiohttp.ClientSession() as session:
+            watch, seen = Watch(Api(Gateways([gateway.url]), session)), list[str]()
+            watch.join("viewer", lambda: seen.extend(each.state for each in watch.now.actors))
+            await _until(lambda: gateway.requests["/v1/events"] == 1 and seen)
+            lost = {"at_ms": 1, "name": "offsets-0", "state": "disconnected", "node_id": None}
+            await gateway.events.put(f"event: actor\ndata: {json.dumps(lost)}\n\n")
+            await _until(lambda: "disconnected" in seen)
             await watch.close()
 
     asyncio.run(run())

@@ -295,6 +295,19 @@ def test_faults_and_actors_are_for_who_sees_the_cluster(full: Serving, fresh: Fr
     assert found[3:] == [("actor", ("offsets-1", "alive")), ("rebalance", None)]
 
 
+def test_a_lost_connection_to_an_actor_is_put_before_the_next_view(full: Serving) -> None:
+    async def scenario(url: str) -> list[tuple[str, str]]:
+        async with streaming(url, kind="actor") as stream:
+            await stream.place()
+            channel = full.gateway.forwarder.offsets(1)
+            assert channel is not None
+            channel.close()
+            sent = [await stream.next() for _ in range(2)]
+        return [(each.values["name"], each.values["state"]) for each in sent]
+
+    assert run(full, scenario) == [("offsets-1", "disconnected"), ("offsets-1", "alive")]
+
+
 def test_journals_are_read_once_for_all_and_only_while_somebody_listens(
     full: Serving, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -511,7 +524,7 @@ def test_the_console_reads_the_stream_of_a_real_gateway(full: Serving, fresh: Fr
         async with streaming(url) as stream:
             place = await stream.place()
         async with aiohttp.ClientSession() as session:
-            reader = EventReader(Api(Gateways([url]), session), journal, marks, kinds.put_nowait)
+            reader = EventReader(Api(Gateways([url]), session), journal, marks, lambda kind, _: kinds.put_nowait(kind))
             reader.place = place
             reading = asyncio.create_task(reader.read())
             kept(full, 1, group)
@@ -533,5 +546,5 @@ def test_the_console_reads_the_stream_of_a_real_gateway(full: Serving, fresh: Fr
     assert [mark.text for mark in marks.since() if mark.kind == FAULT] == [text, f"end of {text}"]
     assert [mark.text for mark in marks.since() if mark.kind == ACTOR] == [
         "offsets-1 is down",
-        "offsets-1 serves again",
+        "offsets-1 serves",
     ]
