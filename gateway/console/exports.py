@@ -82,6 +82,10 @@ async def _by_group(watch: Watch, query: Query) -> Table:
     return watch.attribution.by_group()
 
 
+async def _by_principal(watch: Watch, query: Query) -> Table:
+    return watch.attribution.by_principal()
+
+
 async def _without_group(watch: Watch, query: Query) -> Table:
     return watch.attribution.without_group()
 
@@ -110,6 +114,7 @@ TABLES: Mapping[str, Callable[[Watch, Query], Awaitable[Table]]] = {
     "actors": _actors,
     "faults": _faults,
     "attribution": _by_group,
+    "attribution-principals": _by_principal,
     "attribution-reasons": _without_group,
     "audit": _audit,
     "analytics": _analytics,

@@ -167,6 +167,28 @@ def test_tables_can_be_downloaded(open_page: Open) -> None:
     assert {row["topic"] for row in found} == {TOPIC}
 
 
+@pytest.mark.parametrize(
+    ("path", "tables"),
+    [
+        ("/groups", 1),
+        ("/group?name=billing", 3),
+        ("/topics", 1),
+        (f"/topic?name={TOPIC}", 3),
+        ("/cluster", 1),
+        ("/attribution", 4),
+    ],
+)
+def test_every_table_can_be_downloaded(open_page: Open, console: str, path: str, tables: int) -> None:
+    page = open_page(path)
+    links = page.locator(".downloads a")
+    expect(links).to_have_count(2 * tables, timeout=30_000)
+    found = {
+        link.get_attribute("href"): page.request.get(console + str(link.get_attribute("href"))) for link in links.all()
+    }
+    assert {href: each.status for href, each in found.items()} == dict.fromkeys(found, 200)
+    assert len(found) == 2 * tables
+
+
 def test_another_gateway_responds_if_one_is_gone(browser: Browser, muster: Muster, tmp_path: Path) -> None:
     gone = "http://127.0.0.1:9"
     with serving((gone, *muster.metrics_urls), tmp_path / "log") as url:

@@ -82,7 +82,8 @@ def test_attribution_has_the_bytes_of_groups(open_page: Open, groups: list[str],
     cards = page.locator("#main")
     expect(cards.get_by_text("flight-readers").first).to_be_visible(timeout=SLOW_MS)
     expect(cards.get_by_text(TOPIC).first).to_be_visible(timeout=SLOW_MS)
-    expect(page.locator("#principals").get_by_text("User:ANONYMOUS").first).to_be_visible(timeout=SLOW_MS)
+    by_principal = page.get_by_role("region", name="Bytes by principal and topic")
+    expect(by_principal.get_by_text("User:ANONYMOUS").first).to_be_visible(timeout=SLOW_MS)
     expect(page.get_by_text("does not serve")).to_have_count(0)
 
 

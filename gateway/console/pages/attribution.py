@@ -50,7 +50,10 @@ def add_page(console: ConsoleServer) -> None:
                     },
                 )
             with card(
-                "Bytes by principal and topic", "whose credentials they were fetched with", "flush", "principals"
+                "Bytes by principal and topic",
+                "whose credentials they were fetched with",
+                "flush",
+                "attribution-principals",
             ):
                 data_table(
                     view,
