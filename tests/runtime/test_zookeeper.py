@@ -17,6 +17,7 @@ import pytest
 
 from muster.actors.runtime import java
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperStartError, class_path
+from muster.placement.zookeeper import client as zookeeper_client
 from muster.placement.zookeeper.client import ZooKeeperUnreachable, connect
 from tests.zookeeper_fixture import eventually
 
@@ -42,7 +43,10 @@ def test_a_restart_finds_every_node_again(tmp_path: Path) -> None:
         client.shut()
 
 
-def test_a_server_that_was_lost_is_started_again_with_its_sessions(tmp_path: Path) -> None:
+def test_a_server_that_was_lost_is_started_again_with_its_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zookeeper_client, "SESSION_TIMEOUT_S", 30.0)  # on a busy machine, 10 s may go by
     with EmbeddedZooKeeper.start(tmp_path) as server:
         client = connect(server.hosts, timeout_s=10)
         client.create("/ephemeral", ephemeral=True)

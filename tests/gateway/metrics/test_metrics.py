@@ -167,7 +167,9 @@ def test_each_format_over_http_reads_back_with_its_parser(metrics: GatewayMetric
         names = {sample.name for family in families for sample in family.samples}
         created = {name for name in names if name.endswith("_created")}
         assert names - created == plain
-        assert created == {"muster_group_fetch_bytes_created", "muster_group_fetch_messages_created"}
+        assert created == {
+            f"muster_{what}_fetch_{unit}_created" for what in ("group", "principal") for unit in ("bytes", "messages")
+        }
         assert all(family.documentation for family in families)
 
     over_http(metrics, visit)
