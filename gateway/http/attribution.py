@@ -32,6 +32,8 @@ from muster.gateway.listener.gateway import Gateway
 from muster.gateway.metrics.fetch import OVERFLOW, Amounts
 
 _FRESH_S = 1.0
+_NOT_IN_SUM = ("produced", "principals")
+"""Parts that are not of the sum of fetched bytes."""
 Amount = tuple[int, int]
 """Messages and bytes."""
 Row = list[Any]
@@ -111,15 +113,12 @@ def _summed(amounts: Iterable[tuple[Any, Amounts]]) -> dict[Any, Amount]:
     return found
 
 
-_NOT_IN_SUM = ("produced", "principals")
-
-
 def seen_by(caller: Caller, sums: Sums) -> dict[str, Any]:
     """Return what the caller sees of the sums, and the number of fetched bytes that are hidden."""
     sees_group, sees_topic = cache(caller.sees_group), cache(caller.sees_topic)
+    sees_principal = cache(lambda principal: principal == caller.principal or caller.sees_cluster())
     found: dict[str, Any] = {}
     hidden_bytes = 0
-    sees_principal = cache(lambda principal: principal == caller.principal or caller.sees_cluster())
     for name, sees, amounts in _parts(sums, sees_group, sees_topic, sees_principal):
         rows: list[Row] = []
         for key, (messages, size_bytes) in amounts.items():

@@ -112,7 +112,6 @@ def test_rings_end_with_their_runner(tmp_path: Path) -> None:
 
 
 _TEST = """
-from collections.abc import Iterator
 from pathlib import Path
 import pytest, threading
 
@@ -126,7 +125,6 @@ def test_it(thing):
     threading.Event().wait(600)
 """
 _RUNS = """
-from collections.abc import Iterator
 from pathlib import Path
 from tests.rings import __main__ as main, running
 from tests.rings.ring import Ring

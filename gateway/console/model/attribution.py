@@ -186,7 +186,8 @@ class Attribution:
             Column("bytes", "Bytes", Kind.SIZE),
             Column("bytes_s", "Bytes/s", Kind.RATE),
         )
-        return Table(columns, self._rows(PRINCIPALS, ("principal", "topic")))
+        rows = self._rows(PRINCIPALS, ("principal", "topic"))
+        return Table(columns, [row | {"principal": row["principal"] or "all others"} for row in rows])
 
     def without_group(self) -> Table:
         """Return the table of what has no group, and why."""

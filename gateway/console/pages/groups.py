@@ -20,7 +20,7 @@ _WIDTHS = {
     "lag_s": 110,
     "lag": 105,
     "state": 185,
-    "members": 95,
+    "members": 115,
     "behind": 105,
     "without_commit": 110,
     "bytes_s": 110,

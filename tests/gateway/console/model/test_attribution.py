@@ -57,8 +57,8 @@ def test_bytes_of_principals_are_added_up_over_gateways() -> None:
     found = Attribution()
     for gateway in (1, 2):
         for at_s, size in ((0, 100), (10, 400)):
-            found.feed(report(gateway, at_s, 0, principals=[["User:ann", "t", 1, size], ["User:bob", "t", 1, 1]]))
+            found.feed(report(gateway, at_s, 0, principals=[["User:ann", "t", 1, size], ["", "t", 1, 1]]))
     (first, second) = found.by_principal().rows
     assert (first["principal"], first["bytes"], first["bytes_s"]) == ("User:ann", 800, 60.0)
-    assert (second["principal"], second["bytes"]) == ("User:bob", 2)
+    assert (second["principal"], second["bytes"]) == ("all others", 2)
     assert found.unattributed_share() is None, "they are no other bytes than those of groups"
