@@ -1,5 +1,5 @@
-"""The end of a load: producers get their responses, transformers transform everything, all groups commit the ends of
-all logs, members leave.
+"""The two ends of a load. It begins when every group has committed. It ends when producers have their responses,
+transformers have transformed everything, all groups have committed the ends of all logs, and members have left.
 """
 
 from __future__ import annotations
@@ -15,6 +15,21 @@ from tests.chaos.observer import Observer
 
 DRAIN_S = 90.0
 """Limit of each of these, unless another is given."""
+_BEGIN_S = 60.0
+"""A slow machine starts ten clients in 20 s; a group whose topics match no pattern yet never commits."""
+
+
+def await_load(fleet: Fleet, observer: Observer, groups: Iterable[str]) -> bool:
+    """Wait until each group has committed an offset; return whether all did in time.
+
+    Faults that meet a group before that find out nothing about its commits.
+    """
+    left, deadline_s = set(groups), time.monotonic() + _BEGIN_S
+    while left and time.monotonic() < deadline_s:
+        fleet.look()
+        left = {group for group in left if not observer.has_committed(group)}
+        time.sleep(0.2)
+    return not left
 
 
 def drain(

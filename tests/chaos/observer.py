@@ -64,6 +64,12 @@ class Observer(threading.Thread):
         self._journal.write("fetched", group=group, begin=begin_s, offsets=rows)
         return offsets
 
+    def has_committed(self, group: str) -> bool:
+        """Whether the group has committed an offset after the first record of a partition."""
+        with suppress(KafkaException):
+            return any(offset > 0 for offset in self.fetch_offsets(group).values())
+        return False
+
     def has_everything(self, group: str, final: Mapping[tuple[str, int], int]) -> bool:
         """Whether the group has committed the ends of all its partitions."""
         with suppress(KafkaException):

@@ -13,7 +13,7 @@ import psutil
 
 from tests.chaos import plan, processes
 from tests.chaos.cluster import Cluster
-from tests.chaos.draining import DRAIN_S, drain
+from tests.chaos.draining import DRAIN_S, await_load, drain
 from tests.chaos.fleet import Fleet
 from tests.chaos.harm import Harm
 from tests.chaos.journal import Journal
@@ -87,6 +87,8 @@ class Run:
         describer = Describer(cluster.bootstrap, classic, observing)
         describer.start()
         sampler.start()
+        if not await_load(fleet, observer, self.plan.groups):
+            self.say("not every group has committed")
         harm = Harm(cluster, fleet, journal)
         try:
             self._harm(fleet, harm, journal)

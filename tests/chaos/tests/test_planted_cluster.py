@@ -33,9 +33,13 @@ _STUCK_S = 20.0
 
 
 def directed() -> Plan:
-    """Return a plan that kills the members right before their coordinator, so that no later commit hides the loss."""
+    """Return a plan that kills the members right before their coordinator, so that no later commit hides the loss.
+
+    The coordinator stands still meanwhile: what it would write later is lost however long the kills take.
+    """
     kills = [Fault(at_s=WARM_S, kind="client-kill", target=name, for_s=_AWAY_S) for name in MEMBERS]
     coordinator = f"offsets-{partition_for(GROUP, OFFSETS_PARTITIONS)}"
+    pause = Fault(at_s=WARM_S, kind="pause", target=coordinator, for_s=_AWAY_S)
     return Plan(
         seed=0,
         minutes=0.5,
@@ -44,7 +48,7 @@ def directed() -> Plan:
             Worker(name="producer", role="producer", library="confluent", topics=(TOPIC,)),
             *(Worker(name=n, role="consumer", library="confluent", topics=(TOPIC,), group=GROUP) for n in MEMBERS),
         ),
-        faults=(*kills, Fault(at_s=WARM_S, kind="kill", target=coordinator)),
+        faults=(pause, *kills, Fault(at_s=WARM_S, kind="kill", target=coordinator)),
     )
 
 
