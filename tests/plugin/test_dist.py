@@ -53,7 +53,16 @@ def in_sdist(dist: Path, name: str, folder: str = "") -> set[str]:
 
 
 def test_contents_of_muster_kafka(dist: Path) -> None:
-    assert {Path(file).suffix for file in package()} == {".py", ".typed", ".json", ".yaml", ".j2", ".properties"}
+    assert {Path(file).suffix for file in package()} == {
+        ".py",
+        ".typed",
+        ".json",
+        ".yaml",
+        ".j2",
+        ".properties",
+        ".css",
+        ".js",
+    }
     assert in_wheel(dist, "muster_kafka") == package()
     assert in_sdist(dist, "muster_kafka") == package() | _OF_PROJECT
 
