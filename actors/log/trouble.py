@@ -9,10 +9,11 @@ log = logging.getLogger(__name__)
 
 
 class Trouble:
-    """The trouble of one operation that is retried. ``what`` names it in the log."""
+    """The trouble of one operation that is retried. ``what`` names it in the log, ``meanwhile`` says what it does."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, meanwhile: str = "refused with KAFKA_STORAGE_ERROR until then") -> None:
         self._what = what
+        self._meanwhile = meanwhile
         self._began_s: float | None = None
         self._logged: object = None
         self._failures = 0
@@ -25,7 +26,7 @@ class Trouble:
         kind = error.errno if isinstance(error, OSError) else str(error)  # the text names a different file each time
         if kind != self._logged:
             self._logged = kind
-            log.error("%s: %s; it is tried again, and refused with KAFKA_STORAGE_ERROR until then", self._what, error)
+            log.error("%s: %s; it is tried again, and %s", self._what, error, self._meanwhile)
 
     def over(self) -> None:
         """Note a successful attempt; log the end of the trouble."""

@@ -5,6 +5,7 @@ python -m tests.simulation --seed 1234 [--steps N]    one of them; with --trace 
 python -m tests.simulation --processes ...            the same of copies of an offsets actor, ZooKeeper and a disk
 python -m tests.simulation --transactions ...         the same of a transaction coordinator, producers and partitions
 python -m tests.simulation --consumer-groups ...      the same of groups of KIP-848, beside and with classic ones
+python -m tests.simulation --wal ...                  the same of writers of a write-ahead log in object storage
 """
 
 from __future__ import annotations

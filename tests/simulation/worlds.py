@@ -11,6 +11,9 @@ from tests.simulation.processes import world as processes
 from tests.simulation.running import WorldKind
 from tests.simulation.transactions import mutants as of_transactions
 from tests.simulation.transactions import world as transactions
+from tests.simulation.wal import mutants as of_wal
+from tests.simulation.wal import world as wal
+from tests.simulation.wal.world import World as WalWorld
 from tests.simulation.world import World as CoordinatorWorld
 
 COORDINATOR = WorldKind(
@@ -110,4 +113,17 @@ CONSUMER_GROUPS = WorldKind(
     },
 )
 
-WORLDS = (COORDINATOR, PROCESSES, TRANSACTIONS, CONSUMER_GROUPS)
+WAL = WorldKind(
+    name="wal",
+    option="wal",
+    about="writers that take over a write-ahead log in object storage instead",
+    create=lambda seed, trace_all: WalWorld(seed, trace_all=trace_all),
+    steps=wal.STEPS,
+    total="{acknowledged} acknowledged appends",
+    few_seeds=20,
+    many_seeds=400,
+    reaches={"acknowledged": 50, "opened": 5, "collections": 5, "gave up": 5},
+    mutants=of_wal.MUTANTS,
+)
+
+WORLDS = (COORDINATOR, PROCESSES, TRANSACTIONS, CONSUMER_GROUPS, WAL)

@@ -1,0 +1,64 @@
+"""The boundary of a write-ahead log: nothing below it is needed.
+
+Text: the first number that is needed, the epoch and the writer that moved it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+from muster.actors.log.errors import FencedEpoch, StorageError
+from muster.actors.log.wal.objects import boundary_of
+from muster.actors.log.wal.patience import patiently
+from muster.actors.object_storage.store import NoSuchObject, ObjectStore, Stored, Taken
+
+
+class Boundary:
+    """The boundary as this process read or wrote it last."""
+
+    def __init__(self, store: ObjectStore, role: str) -> None:
+        """Use :meth:`read`."""
+        self.first = 0
+        self._store = store
+        self._name = boundary_of(role)
+        self._epoch = -1
+        self._etag: str | None = None
+
+    @classmethod
+    async def read(cls, store: ObjectStore, role: str) -> Boundary:
+        """Read it; without one, it is 0. Raises StorageError if it is malformed."""
+        boundary = cls(store, role)
+        with suppress(NoSuchObject):
+            boundary._found(await patiently(boundary._name, partial(store.read, boundary._name)))
+        return boundary
+
+    async def move(self, first: int, epoch: int, writer: bytes) -> None:
+        """Move it forward, durably. Raises FencedEpoch if a newer epoch moved it; StorageError if it is malformed.
+
+        A writer before may still have moved it after it was read: what that one stored, its successor has read.
+        """
+        while self.first < first:
+            content = b"%d %d %s" % (first, epoch, writer.hex().encode())
+            try:
+                self._etag = await patiently(self._name, partial(self._write, content))
+            except Taken as taken:
+                if taken.found is None:
+                    raise StorageError(f"{self._name} was deleted") from taken
+                self._found(taken.found)
+                if self._epoch > epoch:
+                    raise FencedEpoch(f"{self._name} was moved by epoch {self._epoch}") from taken
+            else:
+                self.first = first
+
+    async def _write(self, content: bytes) -> str:
+        if self._etag is None:
+            return await self._store.create(self._name, content)
+        return await self._store.replace(self._name, content, self._etag)
+
+    def _found(self, found: Stored) -> None:
+        try:
+            first, epoch, _ = found.content.split()
+            self.first, self._epoch, self._etag = int(first), int(epoch), found.etag
+        except ValueError as error:
+            raise StorageError(f"{self._name} is not readable: {found.content[:40]!r}") from error

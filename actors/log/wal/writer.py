@@ -1,0 +1,188 @@
+"""Writes the write-ahead log of a role: :mod:`muster.actors.log.wal`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from muster.actors.log.errors import FencedEpoch, LogError, NotLeader
+from muster.actors.log.wal.boundary import Boundary
+from muster.actors.log.wal.objects import FENCE_BYTES, Entry, Kind, WalObject, folder_of, name_of, number_in
+from muster.actors.log.wal.patience import patiently
+from muster.actors.object_storage.store import ObjectStore, Taken
+
+log = logging.getLogger(__name__)
+
+MAX_OBJECT_BYTES = 4 << 20
+"""A larger one is written only for a single append that is larger itself."""
+
+
+class _Append(NamedTuple):
+    entries: Sequence[Entry]
+    size_bytes: int
+    done: asyncio.Future[int]
+
+
+class Wal:
+    """The writer of one epoch. For the event loop's thread. Open it with ``opening.open_wal``."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        role: str,
+        epoch: int,
+        writer: bytes,
+        number: int,
+        boundary: Boundary,
+        flush_interval_ms: int,
+    ) -> None:
+        """Use ``opening.open_wal``. ``number`` is that of the next object."""
+        self.over: LogError | None = None
+        """Why nothing more can be written: fenced or closed."""
+        self._store = store
+        self._role = role
+        self._epoch = epoch
+        self._writer = writer
+        self._number = number
+        self._boundary = boundary
+        self._interval_s = flush_interval_ms / 1000
+        self._began_s = 0.0
+        """When the last object was sent."""
+        self._queue: list[_Append] = []
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def next_number(self) -> int:
+        """The number that the next object gets, unless residue is in its place."""
+        return self._number
+
+    @property
+    def _newest(self) -> int:
+        """Number of the newest object. It is never deleted: an opener finds out by it that a number was freed."""
+        return self._number - 1
+
+    def append(self, entries: Sequence[Entry]) -> asyncio.Future[int]:
+        """Queue batches of one partition, or several, that belong into one object.
+
+        The future gets the object's number once they are durable, in the order of the calls. It fails with FencedEpoch
+        or NotLeader, and then they may be durable or not; or with StorageError.
+        """
+        loop = asyncio.get_running_loop()
+        append = _Append(entries, sum(entry.size_bytes for entry in entries), loop.create_future())
+        if self.over is not None:
+            append.done.set_exception(self.over.again())
+            return append.done
+        self._queue.append(append)
+        if self._task is None:
+            self._task = loop.create_task(self._run())
+        return append.done
+
+    async def collect(self, first: int) -> None:
+        """Delete what is below that number, for good: it is in segments. Raises FencedEpoch, NotLeader or StorageError.
+
+        A failure to delete is left for the next time.
+        """
+        if self.over is not None:
+            raise self.over.again()
+        first = min(first, self._newest)
+        if first <= self._boundary.first:
+            return
+        try:
+            await self._boundary.move(first, self._epoch, self._writer)
+        except LogError as error:
+            self._end(error)
+            raise
+        names = await patiently(folder_of(self._role), partial(self._below, first))
+        await patiently(folder_of(self._role), partial(self._store.delete, names))
+
+    async def _below(self, first: int) -> list[str]:
+        """Return the names of the objects below that number that are not fences."""
+        names = []
+        async for listed in self._store.list(folder_of(self._role)):
+            if number_in(listed.name) >= first:
+                break
+            if listed.size_bytes != FENCE_BYTES:
+                names.append(listed.name)
+        return names
+
+    async def close(self) -> None:
+        """Write what is queued, and refuse everything else. Waits while the bucket cannot be reached."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        self._end(NotLeader(f"{self._role} is closed"))
+
+    def abandon(self) -> None:
+        """End without waiting: what is queued fails, and may be durable or not."""
+        if self._task is not None:
+            self._task.cancel()
+        self._end(NotLeader(f"{self._role} is closed"))
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._queue and self.over is None:
+                wait_s = self._began_s + self._interval_s - loop.time()
+                if wait_s > 0:
+                    await asyncio.sleep(wait_s)
+                self._began_s = loop.time()
+                appends = self._take()
+                try:
+                    number = await self._put([entry for append in appends for entry in append.entries])
+                except LogError as error:
+                    self._end(error, appends)
+                except asyncio.CancelledError:
+                    self._end(NotLeader(f"{self._role} is closed"), appends)
+                    raise
+                else:
+                    for append in appends:
+                        if not append.done.done():
+                            append.done.set_result(number)
+        finally:
+            self._task = None
+
+    def _take(self) -> list[_Append]:
+        size, count = 0, 0
+        for append in self._queue:
+            size += append.size_bytes
+            if count and size > MAX_OBJECT_BYTES:
+                break
+            count += 1
+        taken, self._queue = self._queue[:count], self._queue[count:]
+        return taken
+
+    async def _put(self, entries: Sequence[Entry]) -> int:
+        """Write one object; return its number. Raises FencedEpoch or StorageError."""
+        while True:
+            number, name = self._number, name_of(self._role, self._number)
+            content = WalObject(
+                kind=Kind.DATA, epoch=self._epoch, writer=self._writer, number=number, entries=entries
+            ).encode()
+            try:
+                await patiently(name, partial(self._store.create, name, content))
+            except Taken as taken:
+                refuse_newer(self._role, self._epoch, taken)
+                log.warning("wal of %s: number %d is taken by an older epoch", self._role, number)
+                self._number += 1
+                continue
+            self._number += 1
+            return number
+
+    def _end(self, error: LogError, appends: Sequence[_Append] = ()) -> None:
+        self.over = self.over or error
+        failed, self._queue = [*appends, *self._queue], []
+        for append in failed:
+            if not append.done.done():
+                append.done.set_exception(error.again())
+                append.done.exception()  # a caller that was cancelled does not read it
+
+
+def refuse_newer(role: str, epoch: int, taken: Taken) -> None:
+    """Raise FencedEpoch unless the object that has the number is of an older epoch; StorageError if it is none."""
+    assert taken.found is not None, "a name that is taken has an object"
+    found = WalObject.decode(str(taken), taken.found.content)
+    if found.epoch >= epoch:
+        raise FencedEpoch(f"{role}: epoch {epoch} was fenced by epoch {found.epoch} at number {found.number}")
