@@ -53,6 +53,7 @@ from muster.actors.config.types import (
     type_of,
 )
 from muster.actors.config.zookeeper_properties import ZooKeeperProperties
+from muster.actors.object_storage.location import is_uri
 
 _MAX_INT = 2**31 - 1
 
@@ -348,6 +349,16 @@ class MusterConfig(
         if name is not None and not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name):
             raise ValueError("is no name of a topic")
         return name
+
+    @field_validator("storage_path")
+    @classmethod
+    def _is_directory(cls, path: str) -> str:
+        if is_uri(path):
+            raise ValueError(
+                "is a URI, and Muster stores its data in a directory only, which all nodes share; "
+                "muster storage check tells whether a bucket would be fit"
+            )
+        return path
 
     @field_validator("sasl_credentials_file")
     @classmethod

@@ -54,7 +54,7 @@ _COMMANDS = {
     "token": _Command("security.token:token", "Add and remove bearer tokens of the HTTP port."),
     "zookeeper": _Command("security.zookeeper:zookeeper", "Restrict or open access to Muster's ZooKeeper nodes."),
     "log": _Command("storage.log:log", "Check and show stored data: record batches, offsets, groups."),
-    "storage": _Command("storage.check:storage", "Check a storage directory."),
+    "storage": _Command("storage.check:storage", "Check a storage directory, or a bucket."),
     "tables": _Command("storage.tables:tables", "List, check and compact the tables for analysis."),
     "attribution-audit": _Command(
         "attribution_audit:attribution_audit", "Compare the bytes that commits imply with those attributed to groups."

@@ -1,4 +1,6 @@
-"""Tries what a file system must promise across nodes (:class:`Promise`): :func:`check_nodes` on one, the rest on each.
+"""Tries what a file system must promise across nodes (:class:`FilePromise`).
+
+:func:`check_nodes` is for one node, the rest for each.
 
 First every node looks at the names, as its caches will remember them. Then this node changes them, and every node looks
 again: at once, since that is how a writer notices that it was replaced, and how a log finds its records elsewhere.
@@ -18,7 +20,7 @@ from typing import Protocol, TypeVar
 
 from muster.actors.log.errors import FencedEpoch, NotLeader
 from muster.actors.log.files.directory import Claim
-from muster.actors.runtime.storage.promises import Broken, Finding, Promise, doing, tried
+from muster.actors.runtime.storage.promises import Broken, FilePromise, Finding, doing, tried
 from muster.actors.runtime.storage.trials import check, trial_folder
 
 _BOUND_S = 1.0
@@ -58,7 +60,7 @@ def check_nodes(directory: Path, hosts: Mapping[str, str], on_every_node: OnEver
     found = [replace(finding, host=hosts[node]) for node in hosts for finding in (*first[node].findings, *second[node])]
     if (winners := sum(seen.created for seen in first.values())) != 1:
         problem = f"of {len(hosts)} nodes that created one name at once (O_EXCL), {winners} succeeded"
-        found.append(Finding(promise=Promise.CREATE, problem=problem))
+        found.append(Finding(promise=FilePromise.CREATE, problem=problem))
     return found
 
 
@@ -74,9 +76,9 @@ def look(directory: Path, folder: Path, node: str) -> Seen:
     """On a node: try what it can alone, and look at the names that will change."""
     if not folder.is_dir():
         return Seen(
-            (Finding(promise=Promise.VISIBLE, problem=f"{directory} is not there, or another directory"),), False
+            (Finding(promise=FilePromise.VISIBLE, problem=f"{directory} is not there, or another directory"),), False
         )
-    looked = tried(Promise.VISIBLE, functools.partial(_look, folder, node))
+    looked = tried(FilePromise.VISIBLE, functools.partial(_look, folder, node))
     return Seen((*check(directory), *([looked] if looked.problem else [])), _create(folder / _ONCE))
 
 
@@ -115,7 +117,7 @@ def changed(folder: Path, nodes: Sequence[str]) -> Iterator[None]:
 
 def look_again(folder: Path, nodes: Sequence[str], node: str) -> list[Finding]:
     """On a node: whether the changes of other nodes are seen, and its lock is respected."""
-    trials = ((Promise.CLAIM, _claim), (Promise.VISIBLE, _visible), (Promise.LOCK, _lock))
+    trials = ((FilePromise.CLAIM, _claim), (FilePromise.VISIBLE, _visible), (FilePromise.LOCK, _lock))
     return [tried(promise, functools.partial(trial, folder, nodes, node)) for promise, trial in trials]
 
 

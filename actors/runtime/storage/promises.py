@@ -1,4 +1,4 @@
-"""Promises of a file system that ``storage.path`` needs, and the findings of trying them."""
+"""Promises that ``storage.path`` needs, of a file system or of object storage, and the findings of trying them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from enum import Enum
 
 
 class Promise(Enum):
-    """Promise of a file system. The value is what depends on it."""
+    """The value is what depends on it."""
+
+    @property
+    def title(self) -> str:
+        """Its name in tables and messages."""
+        return self.name.lower()
+
+
+class FilePromise(Promise):
+    """Promise of a file system."""
 
     SYNC = "an acknowledged record survives a power failure"
     RENAME = "manifests and the cluster's state are read whole while they are replaced"
@@ -21,11 +30,6 @@ class Promise(Enum):
     MAPPING = "counters of samples survive a killed process"
     VISIBLE = "what one node has written, the next owner of a log on another node reads"
     CLAIM = "a writer on another node that was replaced acknowledges nothing"
-
-    @property
-    def title(self) -> str:
-        """Its name in tables and messages."""
-        return self.name.lower()
 
 
 class Broken(Exception):

@@ -1,4 +1,4 @@
-"""Tries on one node what a file system must promise (:class:`Promise`), with the calls that Muster makes.
+"""Tries on one node what a file system must promise (:class:`FilePromise`), with the calls that Muster makes.
 
 What cannot be tried: whether what fsync reported as durable survives a power failure.
 """
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from muster.actors.runtime.storage.promises import Broken, Finding, Promise, doing, tried
+from muster.actors.runtime.storage.promises import Broken, FilePromise, Finding, doing, tried
 
 PREFIX = ".muster-check-"
 """How the names of the temporary folders begin in which everything is tried."""
@@ -266,12 +266,12 @@ else:
 os.read(0, 1)
 """
 
-_TRIALS: tuple[tuple[Promise, Callable[[Path, bool], str | None]], ...] = (
-    (Promise.SYNC, _sync),
-    (Promise.RENAME, _rename),
-    (Promise.CREATE, _create),
-    (Promise.REMOVE, _remove),
-    (Promise.WRITE, _write),
-    (Promise.MAPPING, _mapping),
-    (Promise.LOCK, _lock),
+_TRIALS: tuple[tuple[FilePromise, Callable[[Path, bool], str | None]], ...] = (
+    (FilePromise.SYNC, _sync),
+    (FilePromise.RENAME, _rename),
+    (FilePromise.CREATE, _create),
+    (FilePromise.REMOVE, _remove),
+    (FilePromise.WRITE, _write),
+    (FilePromise.MAPPING, _mapping),
+    (FilePromise.LOCK, _lock),
 )

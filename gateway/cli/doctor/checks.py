@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from muster.actors.config import MusterConfig
+from muster.actors.object_storage.location import is_uri
 from muster.actors.runtime.zookeeper import embedded_access
 from muster.gateway.cli.doctor import cluster, machine, places
 from muster.gateway.cli.doctor.findings import Finding, from_error, ok, passes, warning
@@ -32,7 +33,8 @@ def checked(
         config = read_config(file, sets, flags)
     except MusterError as error:
         yield from_error("configuration", error)
-        config = MusterConfig.from_properties({"storage.path": flags["storage.path"]} if flags["storage.path"] else {})
+        path = flags["storage.path"]
+        config = MusterConfig.from_properties({"storage.path": path} if path and not is_uri(path) else {})
     else:
         yield from _configuration(config, on_cluster=address is not None)
     storage = Path(config.storage_path).absolute()

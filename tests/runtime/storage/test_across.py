@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from muster.actors.runtime.storage.across import check_nodes
-from muster.actors.runtime.storage.promises import Finding, Promise
+from muster.actors.runtime.storage.promises import FilePromise, Finding
 from tests.runtime.storage.conftest import Weak
 from tests.runtime.storage.node import Nodes
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 HOSTS = {"a": "10.0.0.10", "b": "10.0.0.11"}
 
 
-def problems(found: list[Finding]) -> set[tuple[Promise, str | None, str]]:
+def problems(found: list[Finding]) -> set[tuple[FilePromise, str | None, str]]:
     return {(finding.promise, finding.host, finding.problem) for finding in found if finding.problem}
 
 
@@ -31,7 +31,7 @@ def test_nodes_that_share_a_file_system(weak: Weak, tmp_path: Path) -> None:
     found = on_nodes(weak, tmp_path, "")
     assert problems(found) == set()
     for host in HOSTS.values():
-        assert {finding.promise for finding in found if finding.host == host} == {*Promise}
+        assert {finding.promise for finding in found if finding.host == host} == {*FilePromise}
     assert [*tmp_path.iterdir()] == []
 
 
@@ -39,8 +39,8 @@ def test_nodes_that_share_a_file_system(weak: Weak, tmp_path: Path) -> None:
 def test_a_node_that_remembers_names(weak: Weak, tmp_path: Path) -> None:
     """NFS without lookupcache=none may do so."""
     assert problems(on_nodes(weak, tmp_path, "stale")) >= {
-        (Promise.CLAIM, "10.0.0.11", "a name that another node has removed could still be opened"),
-        (Promise.VISIBLE, "10.0.0.11", "a file that another node has written and closed is not seen after 1 s"),
+        (FilePromise.CLAIM, "10.0.0.11", "a name that another node has removed could still be opened"),
+        (FilePromise.VISIBLE, "10.0.0.11", "a file that another node has written and closed is not seen after 1 s"),
     }
 
 
@@ -48,11 +48,11 @@ def test_a_node_that_remembers_names(weak: Weak, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "promise", "problem"),
     [
-        ("granted-flock", Promise.LOCK, "a lock that another node holds was granted a second time (flock)"),
-        ("no-directory-fsync", Promise.SYNC, "fsync of a directory failed: Invalid argument"),
+        ("granted-flock", FilePromise.LOCK, "a lock that another node holds was granted a second time (flock)"),
+        ("no-directory-fsync", FilePromise.SYNC, "fsync of a directory failed: Invalid argument"),
     ],
 )
-def test_a_node_with_another_mount(weak: Weak, tmp_path: Path, how: str, promise: Promise, problem: str) -> None:
+def test_a_node_with_another_mount(weak: Weak, tmp_path: Path, how: str, promise: FilePromise, problem: str) -> None:
     found = problems(on_nodes(weak, tmp_path, how))
     assert (promise, "10.0.0.11", problem) in found
     assert {host for _, host, _ in found} == {"10.0.0.11"}
@@ -61,7 +61,7 @@ def test_a_node_with_another_mount(weak: Weak, tmp_path: Path, how: str, promise
 @pytest.mark.ring(name="operations")
 def test_a_name_that_two_nodes_created(weak: Weak, tmp_path: Path) -> None:
     problem = "of 2 nodes that created one name at once (O_EXCL), 2 succeeded"
-    assert (Promise.CREATE, None, problem) in problems(on_nodes(weak, tmp_path, "no-exclusive", both=True))
+    assert (FilePromise.CREATE, None, problem) in problems(on_nodes(weak, tmp_path, "no-exclusive", both=True))
 
 
 def test_a_node_without_the_directory(weak: Weak, tmp_path: Path) -> None:
@@ -73,4 +73,4 @@ def test_a_node_without_the_directory(weak: Weak, tmp_path: Path) -> None:
 
     with Elsewhere({"a": weak("")}) as nodes:
         found = problems(check_nodes(tmp_path, HOSTS, nodes))
-    assert (Promise.VISIBLE, "10.0.0.11", "/nowhere is not there, or another directory") in found
+    assert (FilePromise.VISIBLE, "10.0.0.11", "/nowhere is not there, or another directory") in found

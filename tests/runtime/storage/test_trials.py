@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.actors.runtime.storage.promises import Promise
+from muster.actors.runtime.storage.promises import FilePromise
 from muster.actors.runtime.storage.trials import check
 from tests.runtime.storage.conftest import Weak
 
@@ -46,7 +46,7 @@ def muster(environment: dict[str, str], directory: Path, *arguments: str) -> sub
 def test_this_file_system_is_fit(tmp_path: Path, thorough: bool) -> None:
     findings = check(tmp_path, thorough=thorough)
     assert [finding for finding in findings if finding.problem] == []
-    assert {finding.promise for finding in findings} == {*Promise} - {Promise.VISIBLE, Promise.CLAIM}
+    assert {finding.promise for finding in findings} == {*FilePromise} - {FilePromise.VISIBLE, FilePromise.CLAIM}
     assert [*tmp_path.iterdir()] == [], "temporary folders are removed"
 
 
