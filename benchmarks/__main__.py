@@ -15,6 +15,7 @@ _COMMANDS = {
     "console": "console:main",
     "produce-checks": "produce_checks:main",
     "log": "log:main",
+    "wal": "wal:main",
     "lag": "lag:main",
     "mapping": "mapping:main",
     "attribution": "attribution.__main__:main",

@@ -41,6 +41,7 @@ class Proxy:
     """Method and path of each request."""
     met: list[Fault] = field(default_factory=list)
     """Faults that were met."""
+    delay_s: float = 0.0
     _planned: list[_Planned] = field(default_factory=list)
     _has_met: threading.Event = field(default_factory=threading.Event)
     _go: threading.Event = field(default_factory=threading.Event)
@@ -70,9 +71,9 @@ class Proxy:
 
 
 @contextmanager
-def faulty(endpoint: str) -> Iterator[Proxy]:
-    """Run a proxy before the endpoint, in a thread."""
-    proxy = Proxy()
+def faulty(endpoint: str, *, delay_s: float = 0.0) -> Iterator[Proxy]:
+    """Run a proxy before the endpoint, in a thread. ``delay_s``: how much later each response comes."""
+    proxy = Proxy(delay_s=delay_s)
     loop = asyncio.new_event_loop()
     ready, stop = threading.Event(), asyncio.Event()
 
@@ -120,6 +121,7 @@ async def _handle(proxy: Proxy, session: ClientSession, endpoint: str, request: 
             return _break(request)
         case Fault.HELD:
             await asyncio.to_thread(proxy._go.wait)
+    await asyncio.sleep(proxy.delay_s)
     headers = [(name, value) for name, value in request.headers.items() if name.lower() not in _HOP]
     async with session.request(
         request.method, f"{endpoint}{request.raw_path}", headers=headers, data=body or None, allow_redirects=False
