@@ -1,19 +1,22 @@
 """The bucket itself, through the library obstore.
 
-Its calls block in threads of this module: two thirds of the time of its asynchronous ones, which start threads of
-their own that outlive the interpreter and abort it now and then. A process that forks must not have used it before.
+Its calls block in threads of this module. They cost less than its asynchronous ones, which start threads of their own
+that outlive the interpreter and abort it now and then. A process that forks must not have used it before, and one that
+ends waits for the calls that have begun, up to their time limit.
 
-It makes one attempt for each call, within a time limit. obstore repeats requests by itself, and a conditional one that
-took effect is then refused; :mod:`muster.actors.object_storage.store` has to see the first one.
+It makes one attempt for each call. obstore repeats requests by itself, and a conditional one that took effect is then
+refused; :mod:`muster.actors.object_storage.store` has to see the first one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import obstore
@@ -32,13 +35,16 @@ from muster.actors.object_storage.store import (
     Unavailable,
 )
 
-REQUEST_TIMEOUT_S = 10.0
-"""Limit of one attempt. It bounds how long a connection that died without a word holds back what waits."""
+REQUEST_TIMEOUT_S = 30.0
+"""Limit of one attempt with its content. It bounds how long a connection that died without a word holds back what
+waits for it, and which line is too slow: 4 MiB have to get through in that time."""
 _CONNECT_TIMEOUT_S = 5.0
-_THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="object-storage")
+_WRITING = ThreadPoolExecutor(max_workers=32, thread_name_prefix="object-storage-write")
+_READING = ThreadPoolExecutor(max_workers=32, thread_name_prefix="object-storage-read")
+"""Separate ones: a log that is being opened reads much, and must not hold up those that are written."""
 _PAGE = 1000
 _MAX_REASON = 300
-_SERVICE_ERROR = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)</Message>")
+_SERVICE_ERROR = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<\n]*)")
 _REQUEST = re.compile(r"Error performing (\w+ \S+) in \S+ - (.*)")
 _QUERY = re.compile(r"(?<=\S)\?\S+")
 
@@ -68,29 +74,32 @@ class Bucket(Backend):
         return await self._put(name, content, "create")
 
     async def replace(self, name: str, content: bytes, etag: str) -> str:
-        return await self._put(name, content, {"e_tag": etag})
+        return await self._put(name, content, _version(etag))
 
     async def _put(self, name: str, content: bytes, mode: Any) -> str:
         # One request: a multipart upload has other conditions.
-        put = await _run(name, lambda: obstore.put(self._store, name, content, mode=mode, use_multipart=False))
-        return _etag(name, put["e_tag"])
+        call = partial(obstore.put, self._store, name, content, mode=mode, use_multipart=False)
+        try:
+            return _etag(name, await _run(_WRITING, name, call))
+        except NoSuchObject as error:  # the bucket or the container
+            raise Refused(str(error)) from error
 
     async def read(self, name: str) -> Stored:
         def get() -> Stored:
             got = obstore.get(self._store, name)
-            return Stored(bytes(got.bytes()), _etag(name, got.meta["e_tag"]))
+            return Stored(bytes(got.bytes()), _etag(name, got.meta))
 
-        return await _run(name, get)
+        return await _unconditional(_run(_READING, name, get))
 
     async def read_range(self, name: str, start: int, size_bytes: int) -> bytes:
-        return await _run(name, lambda: bytes(obstore.get_range(self._store, name, start=start, length=size_bytes)))
+        call = partial(obstore.get_range, self._store, name, start=start, length=size_bytes)
+        return bytes(await _unconditional(_run(_READING, name, call)))
 
     async def list(self, prefix: str, after: str = "") -> AsyncIterator[Listed]:
         """List as :meth:`Backend.list`."""
-        pages = await _run(
-            prefix, lambda: obstore.list(self._store, prefix.rstrip("/"), offset=after or None, chunk_size=_PAGE)
-        )
-        while page := await _run(prefix, lambda: next(pages, None)):
+        call = partial(obstore.list, self._store, prefix.rstrip("/"), offset=after or None, chunk_size=_PAGE)
+        pages = await _unconditional(_run(_READING, prefix, call))
+        while page := await _unconditional(_run(_READING, prefix, partial(next, pages, None))):
             for meta in page:
                 yield Listed(meta["path"], meta["size"], meta["last_modified"].timestamp())
 
@@ -98,24 +107,36 @@ class Bucket(Backend):
         if not names:
             return
         try:
-            await _run(f"{len(names)} objects", lambda: obstore.delete(self._store, list(names)))
-        except NoSuchObject:  # a service may say so, and then has deleted the others
-            return
+            await _unconditional(
+                _run(_WRITING, f"{len(names)} objects", partial(obstore.delete, self._store, [*names]))
+            )
+        except NoSuchObject:  # Google Cloud Storage and Azure stop at the first that does not exist
+            for name in names:
+                with suppress(NoSuchObject):
+                    await _unconditional(_run(_WRITING, name, partial(obstore.delete, self._store, [name])))
 
 
-async def _run(name: str, call: Callable[[], T]) -> T:
+async def _run(threads: ThreadPoolExecutor, name: str, call: Callable[[], T]) -> T:
     try:
-        return await asyncio.get_running_loop().run_in_executor(_THREADS, call)
+        return await asyncio.get_running_loop().run_in_executor(threads, call)
     except (exceptions.BaseError, OSError) as error:
         raise _translated(name, error) from error
+
+
+async def _unconditional(request: Awaitable[T]) -> T:
+    """Return the result of a request without a condition. What is refused like one is a conflict with another."""
+    try:
+        return await request
+    except Condition as error:
+        raise Unavailable(str(error)) from error
 
 
 def _translated(name: str, error: Exception) -> ObjectStorageError:
     reason = f"{name}: {_reason(error)}"
     match error:
         case FileNotFoundError():
-            # A bucket that does not exist responds 404 as well.
-            return Refused(reason) if "NoSuchBucket" in str(error) else NoSuchObject(reason)
+            is_bucket = any(code in str(error) for code in ("NoSuchBucket", "ContainerNotFound"))
+            return Refused(reason) if is_bucket else NoSuchObject(reason)
         case exceptions.AlreadyExistsError() | exceptions.PreconditionError() | exceptions.NotModifiedError():
             return Condition(reason)
         case exceptions.PermissionDeniedError() | exceptions.UnauthenticatedError():
@@ -137,8 +158,17 @@ def _reason(error: Exception) -> str:
     return shown if len(shown) <= _MAX_REASON else f"{shown[:_MAX_REASON]}..."
 
 
-def _etag(name: str, etag: str | None) -> str:
-    """Raise Refused if there is none: nothing could then be replaced safely."""
-    if not etag:
+def _etag(name: str, meta: Mapping[str, Any]) -> str:
+    """Return ETag and version of an object in one: S3 and Azure compare the former, Google Cloud Storage the latter.
+
+    Raises Refused if there is neither: nothing could then be replaced safely.
+    """
+    if not meta["e_tag"] and not meta["version"]:
         raise Refused(f"{name}: the service returns no ETag")
-    return etag
+    return f"{meta['e_tag'] or ''} {meta['version'] or ''}"
+
+
+def _version(etag: str) -> dict[str, str]:
+    """Return obstore's form of :func:`_etag`."""
+    e_tag, _, version = etag.rpartition(" ")
+    return {name: value for name, value in (("e_tag", e_tag), ("version", version)) if value}

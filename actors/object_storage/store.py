@@ -54,6 +54,7 @@ class Stored:
 
     content: bytes
     etag: str
+    """Only for :meth:`Backend.replace`; what is in it differs by service."""
 
 
 @dataclass(frozen=True, slots=True)

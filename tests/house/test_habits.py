@@ -20,6 +20,7 @@ _SLEEPS = {
     "tests/scenarios/socket_world.py": "a scenario says how much time passes",
     "tests/gateway/console/test_watch.py": "a gateway that takes its time",
     "tests/data/test_read.py": "a time between the timestamps of records",
+    "tests/object_storage/faulty.py": "a service that is far away",
 }
 """Reasons why a test may let time pass."""
 _NO_TESTS = (

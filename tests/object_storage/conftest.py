@@ -15,7 +15,7 @@ from tests.object_storage.seaweedfs import SeaweedFS, seaweedfs
 
 _BUCKET = "s3://muster-tests"
 Connect = Callable[..., Bucket]
-"""Connects to the test's place in the bucket; ``proxy=True`` through the proxy, ``request_timeout_s`` as given."""
+"""Connects to the test's place in the bucket; with ``through_proxy=True`` through the proxy."""
 
 
 @pytest.fixture(scope="session")

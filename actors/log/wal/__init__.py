@@ -16,7 +16,8 @@ step 3, and the next number is tried.
 1. find the highest number, and create a fence behind it. Objects of older epochs that get there first move it on;
 2. list what comes behind the fence. Anything there means that the number had been used before and freed: start again
    behind that;
-3. read everything from the boundary to the fence. A newer epoch among it means that this opener is late: it gives up.
+3. read the boundary, and everything from there to the fence. A newer epoch among it, or one that moved the boundary,
+   means that this opener is late: it gives up.
 
 **Collecting.** What has become segments is not needed any more. The writer first moves the **boundary**, an object
 beside the log, and then deletes what is below it, except fences, and except the newest object of the log.
@@ -25,8 +26,8 @@ Therefore, however long a process or a request is held up in between:
 
 * *nothing acknowledged is lost.* It is in an object below the fence of the next epoch: had it come later, the fence
   would have its number;
-* *an older writer acknowledges nothing after the fence.* The number behind its last object is where the first opener
-  after it put its fence, and fences are never deleted;
+* *an older writer acknowledges nothing that its successor has not read.* The number behind its last object is where the
+  first opener after it put its fence, and fences are never deleted;
 * *an opener does not continue from a number that was freed.* The newest object still exists, and step 2 finds it;
 * *nothing counts twice.* A request that arrives late finds its number taken, or puts an object back that was deleted.
   It is below the boundary then, where nobody reads, and the next collection deletes it again.

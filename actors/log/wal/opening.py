@@ -68,7 +68,8 @@ async def _fence(store: ObjectStore, role: str, epoch: int, writer: bytes) -> in
             await patiently(name, partial(store.create, name, fence.encode()))
         except Taken as taken:
             refuse_newer(role, epoch, taken)
-            last = number
+            # Its writer may be alive: from number to number, this one would stay behind it.
+            last = await _last(store, role, number)
             continue
         last = await _last(store, role, number)
         if last == number:
@@ -80,7 +81,7 @@ async def _last(store: ObjectStore, role: str, at_least: int) -> int:
     """Return the highest number that is there, or the given one."""
     after = name_of(role, at_least) if at_least >= 0 else ""
     names = await patiently(folder_of(role), partial(_names, store, role, after))
-    return number_in(names[-1]) if names else at_least
+    return max(map(number_in, names), default=at_least)
 
 
 async def _names(store: ObjectStore, role: str, after: str) -> list[str]:
@@ -91,6 +92,9 @@ async def _read(store: ObjectStore, role: str, epoch: int, writer: bytes, until:
     """Read the objects from the boundary up to the fence."""
     while True:
         boundary = await Boundary.read(store, role)
+        boundary.refuse_newer(epoch, writer)  # the objects that would show it may be gone
+        if boundary.first > until:
+            raise StorageError(f"wal of {role}: its boundary {boundary.first} is behind the fence {until}")
         recovered = Recovered()
         try:
             for first in range(boundary.first, until, _READS):
@@ -120,4 +124,9 @@ async def _objects(store: ObjectStore, role: str, first: int, until: int) -> lis
         found = await patiently(name, partial(store.read, name))
         return WalObject.decode(name, found.content)
 
-    return await asyncio.gather(*(read(number) for number in range(first, until)))
+    reads = [asyncio.ensure_future(read(number)) for number in range(first, until)]
+    try:
+        return await asyncio.gather(*reads)
+    finally:
+        for each in reads:
+            each.cancel()

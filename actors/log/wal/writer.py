@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from muster.actors.log.errors import FencedEpoch, LogError, NotLeader
+from muster.actors.log.errors import FencedEpoch, LogError, NotLeader, StorageError
 from muster.actors.log.wal.boundary import Boundary
 from muster.actors.log.wal.objects import FENCE_BYTES, Entry, Kind, WalObject, folder_of, name_of, number_in
 from muster.actors.log.wal.patience import patiently
@@ -53,6 +53,9 @@ class Wal:
         self._began_s = 0.0
         """When the last object was sent."""
         self._queue: list[_Append] = []
+        self._closing: LogError | None = None
+        """Why no more is taken: it is being closed."""
+        self._collecting = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -68,13 +71,13 @@ class Wal:
     def append(self, entries: Sequence[Entry]) -> asyncio.Future[int]:
         """Queue batches of one partition, or several, that belong into one object.
 
-        The future gets the object's number once they are durable, in the order of the calls. It fails with FencedEpoch
-        or NotLeader, and then they may be durable or not; or with StorageError.
+        The future gets the object's number once they are durable, in the order of the calls. It fails with FencedEpoch,
+        NotLeader or StorageError once the log is over, and then they may be durable or not.
         """
         loop = asyncio.get_running_loop()
         append = _Append(entries, sum(entry.size_bytes for entry in entries), loop.create_future())
-        if self.over is not None:
-            append.done.set_exception(self.over.again())
+        if (over := self.over or self._closing) is not None:
+            _fail([append], over)
             return append.done
         self._queue.append(append)
         if self._task is None:
@@ -84,20 +87,21 @@ class Wal:
     async def collect(self, first: int) -> None:
         """Delete what is below that number, for good: it is in segments. Raises FencedEpoch, NotLeader or StorageError.
 
-        A failure to delete is left for the next time.
+        A failure to delete is left for the next time. One call after the other.
         """
-        if self.over is not None:
-            raise self.over.again()
-        first = min(first, self._newest)
-        if first <= self._boundary.first:
-            return
-        try:
-            await self._boundary.move(first, self._epoch, self._writer)
-        except LogError as error:
-            self._end(error)
-            raise
-        names = await patiently(folder_of(self._role), partial(self._below, first))
-        await patiently(folder_of(self._role), partial(self._store.delete, names))
+        async with self._collecting:
+            if (over := self.over or self._closing) is not None:
+                raise over.again()
+            first = min(first, self._newest)
+            if first <= self._boundary.first:
+                return
+            try:
+                await self._boundary.move(first, self._epoch, self._writer)
+            except LogError as error:
+                self._end(error)
+                raise
+            names = await patiently(folder_of(self._role), partial(self._below, first))
+            await patiently(folder_of(self._role), partial(self._store.delete, names))
 
     async def _below(self, first: int) -> list[str]:
         """Return the names of the objects below that number that are not fences."""
@@ -110,39 +114,48 @@ class Wal:
         return names
 
     async def close(self) -> None:
-        """Write what is queued, and refuse everything else. Waits while the bucket cannot be reached."""
-        if self._task is not None:
+        """Refuse everything else, and write what is queued. Waits while the bucket cannot be reached."""
+        self._closing = NotLeader(f"{self._role} is closed")
+        while self._task is not None:
             await asyncio.wait([self._task])
-        self._end(NotLeader(f"{self._role} is closed"))
+        self._end(self._closing)
 
     def abandon(self) -> None:
         """End without waiting: what is queued fails, and may be durable or not."""
+        self._end(NotLeader(f"{self._role} is closed"))
         if self._task is not None:
             self._task.cancel()
-        self._end(NotLeader(f"{self._role} is closed"))
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
+        """Write what is queued. Whatever ends it early ends the log: it may have used a number without knowing it."""
+        appends: Sequence[_Append] = ()
         try:
             while self._queue and self.over is None:
-                wait_s = self._began_s + self._interval_s - loop.time()
-                if wait_s > 0:
-                    await asyncio.sleep(wait_s)
-                self._began_s = loop.time()
+                await self._await_turn()
                 appends = self._take()
-                try:
-                    number = await self._put([entry for append in appends for entry in append.entries])
-                except LogError as error:
-                    self._end(error, appends)
-                except asyncio.CancelledError:
-                    self._end(NotLeader(f"{self._role} is closed"), appends)
-                    raise
-                else:
-                    for append in appends:
-                        if not append.done.done():
-                            append.done.set_result(number)
+                number = await self._put([entry for append in appends for entry in append.entries])
+                for append in appends:
+                    if not append.done.done():
+                        append.done.set_result(number)
+        except LogError as error:
+            self._end(error)
+        except asyncio.CancelledError:
+            self._end(NotLeader(f"{self._role} is closed"))
+            raise
+        except Exception as error:
+            log.exception("wal of %s: it cannot be written", self._role)
+            self._end(StorageError(f"wal of {self._role}: {error!r}"))
         finally:
+            if self.over is not None:
+                _fail(appends, self.over)
             self._task = None
+
+    async def _await_turn(self) -> None:
+        loop = asyncio.get_running_loop()
+        wait_s = self._began_s + self._interval_s - loop.time()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        self._began_s = loop.time()
 
     def _take(self) -> list[_Append]:
         size, count = 0, 0
@@ -171,13 +184,18 @@ class Wal:
             self._number += 1
             return number
 
-    def _end(self, error: LogError, appends: Sequence[_Append] = ()) -> None:
+    def _end(self, error: LogError) -> None:
         self.over = self.over or error
-        failed, self._queue = [*appends, *self._queue], []
-        for append in failed:
-            if not append.done.done():
-                append.done.set_exception(error.again())
-                append.done.exception()  # a caller that was cancelled does not read it
+        failed, self._queue = self._queue, []
+        _fail(failed, self.over)
+
+
+def _fail(appends: Sequence[_Append], error: LogError) -> None:
+    """Fail those that are not done."""
+    for append in appends:
+        if not append.done.done():
+            append.done.set_exception(error.again())
+            append.done.exception()  # a caller that was cancelled does not read it
 
 
 def refuse_newer(role: str, epoch: int, taken: Taken) -> None:

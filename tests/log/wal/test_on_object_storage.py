@@ -194,6 +194,58 @@ def test_an_object_that_is_missing_or_damaged(connect: Connect) -> None:
     asyncio.run(run())
 
 
+def test_closing_takes_nothing_more(connect: Connect) -> None:
+    async def run() -> None:
+        wal, _ = await open_wal(ObjectStore(connect()), ROLE, 1)
+
+        async def produce() -> int:
+            acknowledged = 0
+            while True:
+                try:
+                    await wal.append([entry("a")])
+                except NotLeader:
+                    return acknowledged
+                assert wal.over is None, "acknowledged after it was closed"
+                acknowledged += 1
+
+        producing = asyncio.ensure_future(produce())
+        await written(wal, "b")
+        await asyncio.wait_for(wal.close(), _WITHIN_S)
+        assert await producing > 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("interval_ms", [0, 60_000])
+def test_whatever_ends_it_ends_the_log(connect: Connect, interval_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No future stays open, and no number is used again."""
+
+    async def run() -> None:
+        store = ObjectStore(connect())
+        wal, _ = await open_wal(store, ROLE, 1, flush_interval_ms=interval_ms)
+        await written(wal, "a")
+        if interval_ms:  # it waits for its turn
+            waiting = wal.append([entry("b")])
+            await asyncio.sleep(0)
+            assert wal._task is not None
+            wal._task.cancel()
+            with pytest.raises(NotLeader):
+                await asyncio.wait_for(waiting, _WITHIN_S)
+        else:
+
+            async def fails(*_: object) -> str:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+
+            monkeypatch.setattr(store, "create", fails)
+            with pytest.raises(StorageError, match="cannot schedule"):
+                await written(wal, "b")
+            monkeypatch.undo()
+        with pytest.raises((NotLeader, StorageError)):
+            await written(wal, "c")
+
+    asyncio.run(run())
+
+
 def test_closing_while_the_service_is_away(connect: Connect, proxy: Proxy) -> None:
     async def run() -> None:
         wal, _ = await open_wal(ObjectStore(connect(through_proxy=True)), ROLE, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from muster.actors.log.errors import FencedEpoch
@@ -19,9 +20,14 @@ from tests.simulation.planted.planting import Change, Mutant, planting
 MUTANTS: list[Mutant] = []
 _mutant = planting(MUTANTS)
 _LOST = ("nothing_acknowledged_is_lost", "a_fenced_writer_acknowledges_nothing", "what_was_read_stays")
+_ANY = (
+    *_LOST,
+    *("nothing_counts_twice", "the_log_can_be_read", "a_late_opener_gives_up", "everything_gets_well"),
+)
+"""Two writers at once show in many ways."""
 
 
-@_mutant(*_LOST)
+@_mutant(*_LOST, "nothing_is_acknowledged_after_the_end")
 def _acknowledged_before_the_put_returns() -> list[Change]:
     append = Wal.append
 
@@ -87,22 +93,22 @@ def _a_number_without_outcome_is_given_up() -> list[Change]:
     return [(Wal, "_put", mutant)]
 
 
-@_mutant(*_LOST, "nothing_counts_twice", "the_log_can_be_read")
+@_mutant(*_ANY)
 def _any_epoch_is_stepped_over() -> list[Change]:
     return [(writer, "refuse_newer", lambda *_: None)]
 
 
-@_mutant(*_LOST, "nothing_counts_twice", "the_log_can_be_read")
+@_mutant(*_ANY)
 def _fences_are_collected() -> list[Change]:
     return [(writer, "FENCE_BYTES", -1)]
 
 
-@_mutant(*_LOST, "nothing_counts_twice", "the_log_can_be_read")
+@_mutant(*_ANY)
 def _the_newest_object_is_collected() -> list[Change]:
     return [(Wal, "_newest", property(lambda self: self._number))]
 
 
-@_mutant(*_LOST, "nothing_counts_twice", "the_log_can_be_read")
+@_mutant(*_ANY)
 def _a_number_that_was_freed_is_not_noticed() -> list[Change]:
     last = opening._last
 
@@ -112,7 +118,7 @@ def _a_number_that_was_freed_is_not_noticed() -> list[Change]:
     return [(opening, "_last", mutant)]
 
 
-@_mutant(*_LOST, "nothing_counts_twice", "everything_gets_well")
+@_mutant(*_ANY)
 def _a_late_opener_goes_on() -> list[Change]:
     return [(opening, "_refuse_late", lambda *_: None)]
 
@@ -141,12 +147,47 @@ def _objects_are_deleted_before_the_boundary_moves() -> list[Change]:
     return [(Wal, "collect", mutant)]
 
 
+@_mutant(*_ANY)
+def _who_moved_the_boundary_is_ignored_at_opening() -> list[Change]:
+    read = Boundary.read
+
+    async def mutant(of: ObjectStore, role: str) -> Boundary:
+        boundary = await read(of, role)
+        boundary._epoch = -1
+        return boundary
+
+    return [(Boundary, "read", mutant)]
+
+
+@_mutant("the_boundary_never_goes_back", "the_log_can_be_read")
+def _a_boundary_is_moved_by_the_etag_of_now() -> list[Change]:
+    write = Boundary._write
+
+    async def mutant(self: Boundary, content: bytes, _: str | None) -> str:
+        return await write(self, content, self._etag)
+
+    class Unlocked:
+        async def __aenter__(self) -> None:
+            pass
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+    init = Wal.__init__
+
+    def unlocked(self: Wal, *arguments: Any, **more: Any) -> None:
+        init(self, *arguments, **more)
+        self._collecting = Unlocked()  # type: ignore[assignment]
+
+    return [(Boundary, "_write", mutant), (Wal, "__init__", unlocked)]
+
+
 @_mutant("everything_gets_well")
 def _a_boundary_that_another_writer_moved_ends_the_writer() -> list[Change]:
     async def mutant(self: Boundary, first: int, epoch: int, own: bytes) -> None:
         content = b"%d %d %s" % (first, epoch, own.hex().encode())
         try:
-            self._etag = await patiently(self._name, lambda: self._write(content))
+            self._etag = await patiently(self._name, partial(self._write, content, self._etag))
         except Taken as taken:
             raise FencedEpoch("the boundary was moved") from taken
         self.first = first

@@ -6,6 +6,7 @@ manifest stands for the segments of a partition: an object that is replaced by i
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from muster.actors.log.errors import FencedEpoch, LogError, StorageError
-from muster.actors.log.wal.objects import Entry
+from muster.actors.log.wal.objects import Entry, boundary_of
 from muster.actors.log.wal.opening import open_wal
 from muster.actors.log.wal.writer import Wal
 from muster.actors.object_storage.store import NoSuchObject, ObjectStore, Taken, Unavailable
@@ -26,10 +27,11 @@ from tests.simulation.wal.bucket import Link, Trouble
 
 STEPS = 4_000
 HEALING_MS = 10 * 60_000
+_ENDING = 0.002
 _ROLE, _MANIFEST = "log-0", "manifest"
 _PARTITION = (UUID(int=1), 0)
-_PAGE = 3
-"""Small, so that much happens between two pages of a listing."""
+_PAGES = (3, 100)
+"""With small ones, much happens between two pages of a listing."""
 _HISTORY = 400
 
 
@@ -47,6 +49,9 @@ class Writer(Process):
         self._world = world
         self._stored: list[int] = []
         self._etag: str | None = None
+        self._turn = asyncio.Lock()
+        self._is_over = False
+        """Whether close or abandon has returned."""
         self._numbers: deque[tuple[int, int]] = deque()
         """(record, number of the object), of those that are in no manifest."""
 
@@ -62,6 +67,7 @@ class Writer(Process):
     async def _open(self) -> None:
         try:
             wal, recovered = await open_wal(self.store, _ROLE, self.epoch, flush_interval_ms=self._world.interval_ms)
+            self._world.took_over(self, wal.next_number - 1)
             await self._take_manifest()
         except (FencedEpoch, Taken) as error:
             self._give_up(error)
@@ -114,10 +120,23 @@ class Writer(Process):
         chance = self._world.chance
         if self.gave_up:
             return
+        if self._world.is_faulty and chance.random() < _ENDING:
+            self.after(chance.randint(0, 50), lambda: self.loop.create_task(self._end(wal)))
         if chance.random() < self._world.collecting:
-            self.after(chance.randint(0, 500), lambda: self.loop.create_task(self._collect(wal)))
+            for _ in range(chance.choice([1, 1, 2])):
+                self.after(chance.randint(0, 500), lambda: self.loop.create_task(self._collect(wal)))
+            self.after(chance.randint(0, 500), lambda: self._plan(wal))
         else:
             self.after(chance.randint(0, 60), lambda: self._append(wal))
+
+    async def _end(self, wal: Wal) -> None:
+        """End in order, or at once."""
+        if self._world.chance.random() < 0.5:
+            await wal.close()
+        else:
+            wal.abandon()
+        self._is_over = True
+        self._world.counts["ended"] += 1
 
     def _append(self, wal: Wal) -> None:
         for _ in range(self._world.chance.choice([1, 1, 1, 2, 5])):
@@ -130,6 +149,8 @@ class Writer(Process):
         error = done.exception()
         if error is None:
             assert self.records is not None
+            if self._is_over:
+                self.machine.found(Broken(f"{self.name}: {record}", "nothing_is_acknowledged_after_the_end"))
             self.records.append(record)
             self._numbers.append((record, done.result()))
             self.acknowledged += 1
@@ -143,7 +164,8 @@ class Writer(Process):
         assert self.records is not None
         try:
             if self.records and self._etag is not None:
-                await self._write_manifest(list(self.records), self._etag)
+                async with self._turn:
+                    await self._write_manifest(list(self.records), self._etag)
                 flushed = {*self._stored}
                 while self._numbers and self._numbers[0][0] in flushed:
                     self._numbers.popleft()
@@ -154,7 +176,6 @@ class Writer(Process):
             self._give_up(error)
         except Exception as error:
             self.machine.found(Broken(f"{self.name}: {error!r}", "no_callback_fails"))
-        self._plan(wal)
 
     def _give_up(self, error: Exception) -> None:
         if not self.gave_up:
@@ -168,7 +189,7 @@ class World:
         self.chance = random.Random(seed)
         self.schedule = Schedule(1_000_000)
         self.counts: Counter[str] = Counter()
-        self.bucket, self.trouble = MemoryBucket(_PAGE), Trouble()
+        self.bucket, self.trouble = MemoryBucket(self.chance.choice(_PAGES)), Trouble()
         self.interval_ms = self.chance.choice([0, 0, 20, 250])
         self.collecting = self.chance.choice([0.02, 0.1, 0.4])
         self.machine = Machine(self.schedule, self.chance, self.note)
@@ -177,6 +198,9 @@ class World:
         self._records = 0
         self._acknowledged: list[tuple[int, int]] = []
         """(record, epoch)."""
+        self._fences: list[tuple[int, int]] = []
+        """(epoch, number of the fence) of each that took the log over."""
+        self._boundary = 0
         self._opened: list[tuple[int, list[int]]] = []
         """(epoch, records) of each opening, by the time of its end."""
 
@@ -200,6 +224,14 @@ class World:
             self._heal()
         finally:
             self.machine.close()
+
+    def took_over(self, writer: Writer, fence: int) -> None:
+        """Check that no newer epoch had taken the log over before."""
+        later = [epoch for epoch, other in self._fences if epoch > writer.epoch and other < fence]
+        if later:
+            text = f"{writer.name} has opened the log with fence {fence}, behind that of epoch {max(later)}"
+            self.machine.found(Broken(text, "a_late_opener_gives_up"))
+        self._fences.append((writer.epoch, fence))
 
     def opened(self, writer: Writer) -> None:
         """Check what a writer found in the log."""
@@ -230,6 +262,11 @@ class World:
             raise Broken("nothing will ever happen", "everything_gets_well")
         if self.machine.broken is not None:
             raise self.machine.broken
+        if (found := self.bucket.objects.get(boundary_of(_ROLE))) is not None:
+            first = int(found.content.split()[0])
+            if first < self._boundary:
+                raise Broken(f"from {self._boundary} to {first}", "the_boundary_never_goes_back")
+            self._boundary = first
 
     def _plan(self, what: Callable[[], None]) -> None:
         self.schedule.after(self.chance.randint(100, 4_000), what)
@@ -244,7 +281,7 @@ class World:
         writer.start()
 
     def _something_happens(self) -> None:
-        if not self._is_faulty:
+        if not self.is_faulty:
             return
         living = [writer for writer in self.writers if writer.alive and not writer.gave_up]
         kind = self.chance.choice(["start", "start", "kill", "stop", "stop"])
@@ -261,12 +298,12 @@ class World:
                 writer.stop(ms)
         self._plan(self._something_happens)
 
-    _is_faulty = True
+    is_faulty = True
 
     def _heal(self) -> None:
         """No more faults: a new writer opens the log, finds everything, and its appends are acknowledged."""
         self.note("the faults stop")
-        self._is_faulty = False
+        self.is_faulty = False
         trouble = self.trouble
         trouble.lost_request = trouble.lost_response = trouble.late = trouble.refused = trouble.conflict = 0.0
         for writer in self.writers:
