@@ -47,6 +47,8 @@ def checked(
     yield from machine.installation()
     yield from machine.java()
     yield from machine.ray(address)
+    given = state.ray_address if state is not None and is_running and not state.is_own_ray else None
+    yield from machine.gcs(address or given)
     yield from machine.descriptors(storage, config.log_actors)
     yield from machine.memory(config, is_running=is_running)
     yield from machine.kernel()

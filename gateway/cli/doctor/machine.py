@@ -13,9 +13,11 @@ from packaging.requirements import Requirement
 
 from muster.actors.config import MusterConfig
 from muster.actors.runtime.java import SUPPORTED, JavaNotFound, find_java, major_version
+from muster.actors.runtime.storage.mounts import concerns, mount_of
 from muster.actors.runtime.words import counted
 from muster.gateway.cli import distribution
 from muster.gateway.cli.doctor.findings import Finding, failed, ok, warning
+from muster.gateway.cli.ray.gcs import GcsUnknown, gcs_store
 
 _MIN_FILES, _FILES, _ADVISED_FILES = 4_096, 16_384, 65_536
 _FILES_OF_RAY = 1_024
@@ -74,6 +76,46 @@ def ray(address: str | None) -> Iterator[Finding]:
             f"who reaches Ray at {address} runs programs there without a token",
             "set RAY_AUTH_MODE=token for ray start and muster up, see docs/deploy.md",
         )
+
+
+def gcs(address: str | None) -> Iterator[Finding]:
+    """Check that the state of Ray's GCS outlives its process. ``address``: of a Ray that is not Muster's own."""
+    if address is None:
+        yield ok("gcs", "that of Muster's own Ray ends with muster up in any case")
+        return
+    try:
+        store = gcs_store(address)
+    except GcsUnknown as error:
+        yield ok("gcs", f"unknown: {error}; try it on the head")
+        return
+    if store.redis is not None:
+        yield ok("gcs", f"in the Redis at {store.redis}")
+    elif store.folder is not None:
+        yield from _embedded_store(store.folder)
+    else:
+        yield warning(
+            "gcs",
+            "in memory: every actor ends with the head's Ray, also on the other nodes",
+            "RAY_gcs_storage=rocksdb RAY_gcs_storage_path=DIR for ray start --head, see docs/deploy.md",
+        )
+
+
+def _embedded_store(folder: Path) -> Iterator[Finding]:
+    """Check that the folder is on a disk, and private: it has the arguments of all actors, and so Muster's secret."""
+    mount = mount_of(folder)
+    notes = concerns(mount, shared=False) if mount else []
+    for note in notes:
+        yield warning("gcs", f"in {folder}, {mount}: {note}", "move it to a disk that comes back with the head")
+    if not notes:
+        yield ok("gcs", f"in {folder}, {mount or 'unknown'}")
+    try:
+        mode = folder.stat().st_mode & 0o077
+    except OSError:
+        return
+    if mode:
+        yield warning("gcs folder", f"other users can read the secrets in {folder}", f"chmod 700 {folder}")
+    else:
+        yield ok("gcs folder", f"only its owner can read {folder}")
 
 
 def descriptors(storage: Path, log_actors: int) -> Iterator[Finding]:

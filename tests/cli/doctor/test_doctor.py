@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import base64
 import http.server
 import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from email.utils import formatdate
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
 from muster.gateway.cli.doctor import cluster, machine, places
 from muster.gateway.cli.main import cli
 from muster.gateway.cli.storage import directory as storage_directory
+from pytest_muster.bound import bound
 from tests.certificates import Authority
 from tests.cli.conftest import ROOT
 from tests.cli.runner import runner
+from tests.muster_process import eventually
 
 Rows = dict[str, dict[str, Any]]
 MACHINES_OWN = "free space"
@@ -190,6 +199,68 @@ def test_a_ray_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.level for each in machine.ray("10.0.0.1:6379")] == ["ok", "warning"]
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     assert [each.level for each in machine.ray("10.0.0.1:6379")] == ["ok", "ok"]
+
+
+@contextmanager
+def gcs(folder: Path, *options: str, **environment: str) -> Iterator[str]:
+    """Run a GCS of Ray without a raylet; yield its address."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    spec = find_spec("ray")
+    assert spec is not None
+    assert spec.origin is not None
+    program = str(Path(spec.origin).parent / "core/src/ray/gcs/gcs_server")
+    settings = base64.b64encode(b"{}").decode()
+    command = [program, f"--log_dir={folder}", f"--config_list={settings}", "--session-name=test"]
+    command += [f"--gcs_server_port={port}", "--node-ip-address=127.0.0.1", *options]
+    others = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    with (folder / "gcs.log").open("w") as log:
+        process = subprocess.Popen(
+            bound(command, signal.SIGKILL), stdout=log, stderr=log, env={**others, **environment}
+        )
+    try:
+        eventually(psutil.Process(process.pid).name, lambda name: name == "gcs_server", "it runs")
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_gcs_in_memory(tmp_path: Path) -> None:
+    with gcs(tmp_path) as address:
+        (found,) = machine.gcs(address)
+    assert (found.level, found.check) == ("warning", "gcs")
+    assert "every actor ends with the head's Ray" in found.found
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(0o700, "ok"), (0o755, "warning")])
+def test_a_gcs_with_the_embedded_store(tmp_path: Path, mode: int, expected: str) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir(mode=mode)
+    folder.chmod(mode)
+    settings = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(folder)}
+    with gcs(tmp_path, **settings) as address:
+        found = {each.check: each for each in machine.gcs(address)}
+    assert (found["gcs"].level, found["gcs folder"].level) == ("ok", expected)
+    assert str(folder) in found["gcs"].found
+
+
+def test_a_gcs_whose_store_is_in_memory(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        settings = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": folder}
+        with gcs(tmp_path, **settings) as address:
+            first, *_ = machine.gcs(address)
+    assert (first.level, "in memory" in first.found) == ("warning", True)
+
+
+def test_a_gcs_with_a_redis(tmp_path: Path) -> None:
+    with gcs(tmp_path, "--redis_address=127.0.0.1", "--redis_port=1") as address:
+        assert [(each.level, each.found) for each in machine.gcs(address)] == [("ok", "in the Redis at 127.0.0.1:1")]
+
+
+def test_a_gcs_elsewhere() -> None:
+    assert [each.level for each in machine.gcs("10.0.0.1:6379")] == ["ok"]
+    assert [each.level for each in machine.gcs(None)] == ["ok"]
 
 
 @pytest.mark.parametrize(
