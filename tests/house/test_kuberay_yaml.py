@@ -84,13 +84,28 @@ def test_muster_waits_for_all_pods(documents: list[dict[str, Any]], groups: dict
 def test_what_is_mounted_is_there(
     documents: list[dict[str, Any]], groups: dict[str, dict[str, Any]], config: MusterConfig
 ) -> None:
-    names = {kind: document["metadata"]["name"] for document in documents for kind in [document["kind"]]}
+    names = {document["kind"]: document["metadata"]["name"] for document in documents}
+    claims = [each["metadata"]["name"] for each in documents if each["kind"] == "PersistentVolumeClaim"]
     for pod in groups.values():
         volumes = {volume["name"]: volume for volume in pod["volumes"]}
         mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container(pod)["volumeMounts"]}
-        assert mounts[config.storage_path]["persistentVolumeClaim"]["claimName"] == names["PersistentVolumeClaim"]
+        assert mounts[config.storage_path]["persistentVolumeClaim"]["claimName"] in claims
         assert mounts["/etc/muster"]["configMap"]["name"] == names["ConfigMap"]
         assert str(Path(config.sasl_credentials_file or "").parent) in mounts
+
+
+def test_the_store_of_the_gcs_moves_with_the_head(
+    documents: list[dict[str, Any]], groups: dict[str, dict[str, Any]]
+) -> None:
+    """On a volume that one pod at a time has: no other may name it, or it could not be attached to the head's."""
+    (claim,) = (each for each in documents if each["metadata"]["name"] == "muster-gcs")
+    assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+    named = {group: str(pod["volumes"]) for group, pod in groups.items()}
+    assert [group for group, volumes in named.items() if "muster-gcs" in volumes] == ["headgroup"]
+    (command,) = container(groups["headgroup"])["args"]
+    (store,) = re.findall(r"RAY_gcs_storage=rocksdb RAY_gcs_storage_path=(\S+)", command)
+    mounts = {mount["mountPath"]: mount["name"] for mount in container(groups["headgroup"])["volumeMounts"]}
+    assert mounts[str(Path(store).parent)] == "gcs"
 
 
 def test_ray_runs_as_on_hosts(groups: dict[str, dict[str, Any]]) -> None:

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.ring(name="launched")
 
 USERS, CONFIG = "/srv/users", "/srv/config"
 """In place of /etc/muster-users and /etc/muster, which would be those of the machine."""
+GCS = "/srv/muster-gcs/store"
 NAME = "headgroup.kafka.example.com"
 """It has to be found: librdkafka connects to what the metadata name."""
 BROKERS = """
@@ -86,6 +87,10 @@ class Pods(LoneHost):
         self.start(self.head, "headgroup", "ray start --head", "127.0.0.1:6379", "head.log")
         return self.home / "head.log"
 
+    def kill_head(self) -> None:
+        """Kill what runs in the head's container; Kubernetes starts it again."""
+        self.done("pkill -9 -x 'gcs_server|raylet'; kill -9 $(cat ~/head.log.pid)")
+
     def brokers(self, port: int, **settings: str) -> list[str]:
         """Return the brokers in Metadata for a client of that port."""
         client = json.dumps({"bootstrap.servers": f"{ADDRESS}:{port}", **settings})
@@ -100,7 +105,7 @@ def pods(tmp_path: Path) -> Iterator[Pods]:
         yield host
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_containers_run(pods: Pods) -> None:
     """Though Ray does not start at first: the container ends, and Kubernetes starts it again."""
     pods.mount()
@@ -110,6 +115,14 @@ def test_containers_run(pods: Pods) -> None:
     assert "timed out during startup" in log.read_text()
     assert log.read_text().count("connecting to Ray") == 1, "once Ray has started"
     assert pods.brokers(9094, **LOGIN) == [f"{NAME}:9094"]
+    assert pods.brokers(9092) == [f"{ADDRESS}:9092"]
+
+    session = pods.done(f"cat {GCS}/session_name")
+    assert pods.done(f"stat -c %a {GCS}").strip() == "700"
+    pods.kill_head()
+    eventually(log.read_text, lambda said: said.count("muster ready ") == 2, "Muster serves in it again", START_S)
+    assert pods.done(f"cat {GCS}/session_name") == session, "the same Ray"
+    assert "taking over from a muster up that was killed" in log.read_text(), "whose actors it has found in its store"
     assert pods.brokers(9092) == [f"{ADDRESS}:9092"]
 
     pods.start(pods.worker, "gateway-a", f"ray start --address={ADDRESS}:6379", f"{ADDRESS}:6379", "worker.log")
