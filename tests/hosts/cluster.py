@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -20,6 +20,8 @@ from tests.hosts.host import SHARED, Host
 from tests.hosts.installing import ROOT
 
 PORT, REDIS_PORT, ZOOKEEPER_PORT = 9092, 6379, 2181
+Gcs = Literal["embedded", "redis", "memory"]
+"""Where Ray's GCS keeps its state: in a directory of the head as cluster.yaml says, in a Redis, or nowhere."""
 SERVE_S = 300.0
 _METADATA = 3
 _UP_S = 600.0
@@ -37,8 +39,9 @@ class Cluster:
     workers: list[Host] = field(default_factory=list)
     build: int = 1
     """Counts what is installed on the hosts."""
+    gcs: Gcs = "embedded"
     store: Host | None = None
-    """With the Redis of Ray's fault tolerance and the ZooKeeper. None: no fault tolerance, ZooKeeper on the head."""
+    """With the ZooKeeper and, if the GCS uses one, the Redis. None: ZooKeeper on the head."""
 
     @property
     def hosts(self) -> list[Host]:
@@ -52,8 +55,10 @@ class Cluster:
         """cluster.yaml with the values of this cluster in the lines that are marked EDIT, and its token."""
         addresses = [worker.address for worker in self.workers]
         text = edited((ROOT / "cluster.yaml").read_text(), self.head.address, addresses, self.key, self.build)
+        if self.gcs != "embedded":
+            text = with_gcs(text, f"{self.store.address}:{REDIS_PORT}" if self.store and self.gcs == "redis" else None)
         if self.store is not None:
-            text = fault_tolerant(text, f"{self.store.address}:{REDIS_PORT}", f"{self.store.address}:{ZOOKEEPER_PORT}")
+            text = with_zookeeper(text, f"{self.store.address}:{ZOOKEEPER_PORT}")
         (self.folder / "cluster.yaml").write_text(text)
         token = self.folder / "auth_token"
         if not token.exists():
@@ -92,6 +97,12 @@ class Cluster:
             return {"nodes": [], "actors": [], "error": finished.stderr}
         found: dict[str, Any] = json.loads(finished.stdout)
         return found
+
+    def gateways(self) -> dict[str, int]:
+        """Return the pid of the gateway on each host, by address."""
+        status = self.status()
+        pids = {actor["name"]: actor["pid"] for actor in status["actors"]}
+        return {place: pids[name] for name, place in placed(status).items() if name.startswith("gateway-")}
 
     def muster(self, command: str, timeout_s: float = 120.0) -> str:
         """Output of a command of muster on the head."""
@@ -163,13 +174,15 @@ def placed(status: dict[str, Any]) -> dict[str, str]:
     return {actor["name"]: nodes.get(actor["node_id"], "") for actor in status["actors"]}
 
 
-def fault_tolerant(text: str, redis: str, zookeeper: str) -> str:
-    """Return cluster.yaml with Ray's fault tolerance and a ZooKeeper elsewhere, as its comments describe it."""
-    patience = "RAY_gcs_rpc_server_reconnect_timeout_s"
-    assert text.count(f"{patience}=5") == 2
-    text = text.replace(f"{patience}=5", f"{patience}=60")
-    assert text.count("ray start --head ") == 1
-    text = text.replace("ray start --head ", f"RAY_REDIS_ADDRESS={redis} ray start --head ")
+def with_gcs(text: str, redis: str | None) -> str:
+    """Return cluster.yaml with the state of Ray's GCS in that Redis, HOST:PORT; None: in memory."""
+    store = "RAY_gcs_storage=rocksdb RAY_gcs_storage_path=~/muster-gcs"
+    assert text.count(store) == 1
+    return text.replace(store, "" if redis is None else f"RAY_REDIS_ADDRESS={redis}")
+
+
+def with_zookeeper(text: str, zookeeper: str) -> str:
+    """Return cluster.yaml with a ZooKeeper elsewhere, HOST:PORT, on the data of Muster's own."""
     protected = f"--set zookeeper.set.acl=true --set zookeeper.credentials.file={SHARED}/zookeeper/credentials"
     found, count = re.subn(r"(muster up --address auto )", rf"\g<1>--zookeeper {zookeeper} {protected} ", text)
     assert count == 1

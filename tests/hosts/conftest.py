@@ -30,7 +30,7 @@ ADDRESSES = {
     CLIENTS: "10.77.0.101",
     STORE: "10.77.0.102",
 }
-"""``box`` runs `ray up`; ``w4`` joins later; ``store`` is for a Redis and a ZooKeeper that do not end with the head.
+"""``box`` runs `ray up`; ``w4`` joins later; ``store`` is for a ZooKeeper and a Redis that do not end with the head.
 The tests and their clients are in the network of ``clients``.
 """
 _TOOLS = (BOX, STORE)

@@ -26,7 +26,6 @@ PROGRAMS = {
     "sshd": "openssh-server",
     "ssh": "openssh-client",
     "rsync": "rsync",
-    "redis-server": "redis-server",
 }
 """Programs that hosts need, and the Debian package of each."""
 

@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.hosts.everywhere import library_reaches
 from tests.hosts.host import Host
-from tests.hosts.installing import ROOT, python_folder
-from tests.hosts.network import Network
+from tests.hosts.installing import ROOT
+from tests.hosts.plain import plain_hosts
 
 pytestmark = pytest.mark.timeout(600)
 
 _PAGE = ROOT / "docs" / "operations" / "nodes.md"
 _IN_PAGE, _HERE = "10.0.0.", "10.77.0."
 _ADDRESSES = {"head": f"{_HERE}10", "w1": f"{_HERE}11", "w2": f"{_HERE}12"}
-_CLIENTS = "clients"
 _COMMAND_S = 240.0
 
 
@@ -39,32 +35,10 @@ def block() -> list[tuple[str, str]]:
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[dict[str, Host]]:
     """With this checkout's venv on PATH; the head may log in on the others."""
-    key = tmp_path / "id_ed25519"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    (tmp_path / "storage").mkdir()
-    addresses = {**_ADDRESSES, _CLIENTS: f"{_HERE}101"}
-    with ExitStack() as undo:
-        network = undo.enter_context(Network(addresses))
-        undo.enter_context(network.entered(_CLIENTS))
-        made = {}
-        for name, address in _ADDRESSES.items():
-            host = Host(
-                name=name,
-                address=address,
-                network=network,
-                disk=tmp_path / name,
-                storage=tmp_path / "storage",
-                authorized_key=key.with_suffix(".pub").read_text(),
-                visible=[python_folder(), ROOT, Path(sys.prefix).resolve()],
-                environment={"RAY_USAGE_STATS_ENABLED": "0"},
-            )
-            host.install(addresses)
-            undo.callback(host.power_off)
-            (host.home / "muster-venv").symlink_to(sys.prefix)
-            shutil.copy(key, host.home / ".ssh")  # mode 600
+    with plain_hosts(tmp_path, _ADDRESSES, f"{_HERE}101") as made:
+        for host in made.values():
+            shutil.copy(tmp_path / "key", host.home / ".ssh/id_ed25519")  # mode 600
             (host.home / ".ssh/config").write_text("StrictHostKeyChecking accept-new\n")
-            host.power_on()
-            made[name] = host
         yield made
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.hosts.cluster import edited, fault_tolerant
+from tests.hosts.cluster import edited, with_gcs, with_zookeeper
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,6 +56,17 @@ def test_head_and_workers_agree_on_how_ray_runs(config: dict[str, Any]) -> None:
     )
     assert head == worker
     assert head["RAY_AUTH_MODE"] == "token"
+
+
+def test_the_gcs_survives_a_boot_of_the_head_and_not_ray_up(config: dict[str, Any]) -> None:
+    """The store is emptied by `ray up`, before it starts Ray, and not by the command that starts Ray alone."""
+    commands = config["head_start_ray_commands"]
+    start = _with("ray start", commands)
+    (folder,) = re.findall(r"RAY_gcs_storage=rocksdb RAY_gcs_storage_path=(\S+)", start)
+    before = commands[commands.index(start) - 1]
+    assert before == f"ray stop && rm -rf {folder} && mkdir -m 700 {folder}"
+    assert "rm " not in start
+    assert "RAY_gcs_storage" not in _with("ray start", config["worker_start_ray_commands"])
 
 
 def test_the_numbers_of_hosts_agree(config: dict[str, Any]) -> None:
@@ -181,13 +192,15 @@ def test_hosts_that_are_added_are_entered_in_the_list_of_the_autoscaler(tmp_path
 
 
 def test_the_cluster_yaml_of_the_hosts_differs_where_edit_says_so() -> None:
-    """Replacements of ``make ring-hosts``, and additions for Ray's fault tolerance."""
+    """Replacements of ``make ring-hosts``, for a Redis, and for a ZooKeeper elsewhere."""
     before = (ROOT / "cluster.yaml").read_text()
     after = edited(before, "10.9.0.1", ["10.9.0.2"], Path("/key"))
     changed = [line for line, new in zip(before.splitlines(), after.splitlines(), strict=True) if line != new]
     assert len(changed) == 7
     test_the_numbers_of_hosts_agree(yaml.safe_load(after))
-    tolerant = yaml.safe_load(fault_tolerant(after, "10.9.0.9:6379", "10.9.0.9:2181"))
-    test_the_numbers_of_hosts_agree(tolerant)
-    assert "RAY_REDIS_ADDRESS=10.9.0.9:6379 ray start" in _with("ray start", tolerant["head_start_ray_commands"])
-    assert "--zookeeper 10.9.0.9:2181 " in _with("muster up", tolerant["head_start_ray_commands"])
+    elsewhere = yaml.safe_load(with_zookeeper(with_gcs(after, "10.9.0.9:6379"), "10.9.0.9:2181"))
+    test_the_numbers_of_hosts_agree(elsewhere)
+    start = _with("ray start", elsewhere["head_start_ray_commands"])
+    assert "RAY_REDIS_ADDRESS=10.9.0.9:6379 " in start
+    assert "RAY_gcs_storage" not in start
+    assert "--zookeeper 10.9.0.9:2181 " in _with("muster up", elsewhere["head_start_ray_commands"])
