@@ -65,7 +65,9 @@ class Pods(LoneHost):
         ``log`` is in the home, and its process in ``log``.pid.
         """
         (container,) = group["template"]["spec"]["containers"]
-        parameters = {**group["rayStartParams"], "metrics-export-port": "8080", "num-cpus": "2"}
+        # KubeRay's is 8080 for all; here the agents of both containers would fight for it.
+        port = "8080" if group is self.head else "8081"
+        parameters = {**group["rayStartParams"], "metrics-export-port": port, "num-cpus": "2"}
         flags = " ".join(f"--{option}={value}" for option, value in sorted(parameters.items()))
         environment = {
             **{each["name"]: each.get("value", "") for each in container["env"]},
