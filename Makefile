@@ -57,7 +57,7 @@ $(STAMP):
 	echo "== 1 of 3: .venv, with $$found"; \
 	rm -rf .venv; \
 	$$found -m venv .venv; \
-	echo "== 2 of 3: the packages of requirements.lock, about 1.6 GB: two minutes, more on a slow line"; \
+	echo "== 2 of 3: the packages of requirements.lock, about 1.8 GB: two minutes, more on a slow line"; \
 	$(PYTHON) deploy/install.py requirements.lock; \
 	cp requirements.lock $(STAMP)
 
