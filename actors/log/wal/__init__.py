@@ -6,16 +6,16 @@ appended to its partitions since the one before, or is a **fence**: a new writer
 epoch begins. Creating an object is durability and the proof of being the writer in one.
 
 **Writing.** One object is on its way at a time. What is appended meanwhile goes into the next one. An attempt without
-outcome is repeated with the same number and content until it has one. What has been appended therefore never fails
-while its writer lives, it only takes longer. If another object has the number, its epoch decides: with a newer one the
-writer is fenced and acknowledges nothing more; one of an older epoch is the fence of a late opener, which gives up in
-step 3, and the next number is tried.
+outcome is repeated with the same number and content until it has one. What has been appended therefore does not fail
+while its writer lives and is not fenced, it only takes longer; an error that nobody foresaw ends the writer. If another
+object has the number, its epoch decides: with a newer one the writer is fenced and acknowledges nothing more; one of an
+older epoch is the fence of a late opener, which gives up in step 3, and the next number is tried.
 
-**Opening**, with an epoch that nobody else has:
+**Opening**, with an epoch that nobody else has, and no earlier attempt had:
 
 1. find the highest number, and create a fence behind it. Objects of older epochs that get there first move it on;
-2. list what comes behind the fence. Anything there means that the number had been used before and freed: start again
-   behind that;
+2. list what comes behind the fence. Anything there means that the number had been used before and freed, or that
+   another opener was there: give up if that is of a newer epoch, else start again behind it;
 3. read the boundary, and everything from there to the fence. A newer epoch among it, or one that moved the boundary,
    means that this opener is late: it gives up.
 
@@ -31,6 +31,10 @@ Therefore, however long a process or a request is held up in between:
 * *an opener does not continue from a number that was freed.* The newest object still exists, and step 2 finds it;
 * *nothing counts twice.* A request that arrives late finds its number taken, or puts an object back that was deleted.
   It is below the boundary then, where nobody reads, and the next collection deletes it again.
+
+**What is not safe from delay.** An opener whose requests take longer than those of an older writer that is busy all the
+time, and knows of no successor, may not get ahead of it. Such a writer has to be told: by ZooKeeper, as today, or by
+an object that it reads now and then.
 
 The model is SlateDB's single writer (RFC 0001, RFC 0026), which frees fences after a time and so depends on clocks.
 ``tests/simulation/wal`` plays this with processes that are paused and killed, and shows what each rule is for.

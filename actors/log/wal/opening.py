@@ -9,6 +9,7 @@ import asyncio
 import logging
 import secrets
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
@@ -38,7 +39,7 @@ class Recovered:
 
 
 async def open_wal(store: ObjectStore, role: str, epoch: int, *, flush_interval_ms: int = 0) -> tuple[Wal, Recovered]:
-    """Take over the log of the role. Waits while the bucket cannot be reached.
+    """Take over the log of the role, with an epoch that no call had before. Waits while the bucket cannot be reached.
 
     Raises FencedEpoch if this or a newer epoch has it; StorageError if an object is missing or damaged.
     """
@@ -74,7 +75,16 @@ async def _fence(store: ObjectStore, role: str, epoch: int, writer: bytes) -> in
         last = await _last(store, role, number)
         if last == number:
             return number
+        await _refuse_newest(store, role, epoch, writer, last)
         log.warning("wal of %s: the fence at %d is not at the end, which is %d", role, number, last)
+
+
+async def _refuse_newest(store: ObjectStore, role: str, epoch: int, writer: bytes, number: int) -> None:
+    """Raise FencedEpoch if the newest object is of a newer epoch: two openers would go on behind each other."""
+    name = name_of(role, number)
+    with suppress(NoSuchObject):
+        found = await patiently(name, partial(store.read, name))
+        _refuse_late(role, epoch, writer, WalObject.decode(name, found.content))
 
 
 async def _last(store: ObjectStore, role: str, at_least: int) -> int:

@@ -12,7 +12,7 @@ from muster.actors.log.errors import FencedEpoch, LogError, NotLeader, StorageEr
 from muster.actors.log.wal.boundary import Boundary
 from muster.actors.log.wal.objects import FENCE_BYTES, Entry, Kind, WalObject, folder_of, name_of, number_in
 from muster.actors.log.wal.patience import patiently
-from muster.actors.object_storage.store import ObjectStore, Taken
+from muster.actors.object_storage.store import ObjectStorageError, ObjectStore, Taken
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,8 @@ class Wal:
         self._began_s = 0.0
         """When the last object was sent."""
         self._queue: list[_Append] = []
+        self._sent: Sequence[_Append] = ()
+        """The appends in the object that was sent last."""
         self._closing: LogError | None = None
         """Why no more is taken: it is being closed."""
         self._collecting = asyncio.Lock()
@@ -60,7 +62,10 @@ class Wal:
 
     @property
     def next_number(self) -> int:
-        """The number that the next object gets, unless residue is in its place."""
+        """The number that the next object gets, unless a late fence has it.
+
+        Not everybody may have been told of the one before: keep what is appended from the call of ``append`` on.
+        """
         return self._number
 
     @property
@@ -69,7 +74,7 @@ class Wal:
         return self._number - 1
 
     def append(self, entries: Sequence[Entry]) -> asyncio.Future[int]:
-        """Queue batches of one partition, or several, that belong into one object.
+        """Queue batches of one partition, or several, that belong into one object; at least one.
 
         The future gets the object's number once they are durable, in the order of the calls. It fails with FencedEpoch,
         NotLeader or StorageError once the log is over, and then they may be durable or not.
@@ -81,7 +86,7 @@ class Wal:
             return append.done
         self._queue.append(append)
         if self._task is None:
-            self._task = loop.create_task(self._run())
+            self._start()
         return append.done
 
     async def collect(self, first: int) -> None:
@@ -89,10 +94,10 @@ class Wal:
 
         A failure to delete is left for the next time. One call after the other.
         """
+        first = min(first, self._newest)  # of now: what is written while it waits is in no segment
         async with self._collecting:
             if (over := self.over or self._closing) is not None:
                 raise over.again()
-            first = min(first, self._newest)
             if first <= self._boundary.first:
                 return
             try:
@@ -100,8 +105,10 @@ class Wal:
             except LogError as error:
                 self._end(error)
                 raise
-            names = await patiently(folder_of(self._role), partial(self._below, first))
-            await patiently(folder_of(self._role), partial(self._store.delete, names))
+            try:
+                await self._store.delete(await self._below(first))
+            except ObjectStorageError as error:
+                log.warning("wal of %s: what is below %d is still there: %s", self._role, first, error)
 
     async def _below(self, first: int) -> list[str]:
         """Return the names of the objects below that number that are not fences."""
@@ -114,7 +121,7 @@ class Wal:
         return names
 
     async def close(self) -> None:
-        """Refuse everything else, and write what is queued. Waits while the bucket cannot be reached."""
+        """Refuse everything else, and write what is queued. Waits while the bucket cannot be reached, and its turn."""
         self._closing = NotLeader(f"{self._role} is closed")
         while self._task is not None:
             await asyncio.wait([self._task])
@@ -126,29 +133,35 @@ class Wal:
         if self._task is not None:
             self._task.cancel()
 
-    async def _run(self) -> None:
-        """Write what is queued. Whatever ends it early ends the log: it may have used a number without knowing it."""
-        appends: Sequence[_Append] = ()
-        try:
-            while self._queue and self.over is None:
-                await self._await_turn()
-                appends = self._take()
-                number = await self._put([entry for append in appends for entry in append.entries])
-                for append in appends:
-                    if not append.done.done():
-                        append.done.set_result(number)
-        except LogError as error:
-            self._end(error)
-        except asyncio.CancelledError:
+    def _start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """End the log unless its task has written everything: it may have used a number without knowing it."""
+        self._task = None
+        if task.cancelled():
             self._end(NotLeader(f"{self._role} is closed"))
-            raise
-        except Exception as error:
-            log.exception("wal of %s: it cannot be written", self._role)
-            self._end(StorageError(f"wal of {self._role}: {error!r}"))
-        finally:
+        elif (error := task.exception()) is not None:
+            if not isinstance(error, LogError):
+                log.error("wal of %s: it cannot be written", self._role, exc_info=error)
+                error = StorageError(f"wal of {self._role}: {error!r}")
+            self._end(error)
+        elif self._queue and self.over is None:
+            self._start()
+        if self.over is not None:
+            _fail(self._sent, self.over)
+
+    async def _run(self) -> None:
+        while self._queue and self.over is None:
+            await self._await_turn()
             if self.over is not None:
-                _fail(appends, self.over)
-            self._task = None
+                return
+            self._sent = self._take()
+            number = await self._put([entry for append in self._sent for entry in append.entries])
+            for append in self._sent:
+                if not append.done.done():
+                    append.done.set_result(number)
 
     async def _await_turn(self) -> None:
         loop = asyncio.get_running_loop()

@@ -50,8 +50,10 @@ class Writer(Process):
         self._stored: list[int] = []
         self._etag: str | None = None
         self._turn = asyncio.Lock()
-        self._is_over = False
-        """Whether close or abandon has returned."""
+        self._waiting: set[asyncio.Future[int]] = set()
+        """Appends that are not acknowledged."""
+        self._late: set[asyncio.Future[int]] = set()
+        """The appends that were not when close or abandon had returned."""
         self._numbers: deque[tuple[int, int]] = deque()
         """(record, number of the object), of those that are in no manifest."""
 
@@ -135,21 +137,23 @@ class Writer(Process):
             await wal.close()
         else:
             wal.abandon()
-        self._is_over = True
+        self._late = {done for done in self._waiting if not done.done()}
         self._world.counts["ended"] += 1
 
     def _append(self, wal: Wal) -> None:
         for _ in range(self._world.chance.choice([1, 1, 1, 2, 5])):
             record = self._world.next_record()
             done = wal.append([Entry(*_PARTITION, self.epoch, None, record.to_bytes(4, "big"))])
+            self._waiting.add(done)
             done.add_done_callback(partial(self._appended, record))
         self._plan(wal)
 
     def _appended(self, record: int, done: Any) -> None:
         error = done.exception()
+        self._waiting.discard(done)
         if error is None:
             assert self.records is not None
-            if self._is_over:
+            if done in self._late:
                 self.machine.found(Broken(f"{self.name}: {record}", "nothing_is_acknowledged_after_the_end"))
             self.records.append(record)
             self._numbers.append((record, done.result()))
