@@ -101,6 +101,7 @@ simulate: setup
 	$(PYTHON) -m tests.simulation --processes --seeds $(SEEDS) --first $(FIRST)
 	$(PYTHON) -m tests.simulation --transactions --seeds $(SEEDS) --first $(FIRST)
 	$(PYTHON) -m tests.simulation --consumer-groups --seeds $(SEEDS) --first $(FIRST)
+	$(PYTHON) -m tests.simulation --wal --seeds $(SEEDS) --first $(FIRST)
 
 SEED ?= 1
 MINUTES ?= 3

@@ -53,7 +53,7 @@ def main(seconds: float, together: int, put_price: float, json_file: Path | None
                 for interval_ms in (0, 50, 250):
                     for producers in (1, together):
                         where = f"object storage, {delay_ms} ms away, an object every {interval_ms} ms at most"
-                        run = _in_bucket(f"{where}{producers}".replace(" ", "-"), interval_ms, producers, seconds)
+                        run = _in_bucket(f"log-{delay_ms}-{interval_ms}-{producers}", interval_ms, producers, seconds)
                         waits_s, puts, cpu_s = asyncio.run(run)
                         part = f"{where}: {_loaded(producers)}"
                         # With a delay, the proxy is in this process, too.
@@ -79,7 +79,7 @@ async def _on_disk(directory: Path, producers: int, seconds: float, figures: Fig
 async def _in_bucket(role: str, interval_ms: int, producers: int, seconds: float) -> tuple[list[float], int, float]:
     bucket = Bucket(_BUCKET)
     await bucket.create(f"made-{role}", b"")
-    wal, _ = await open_wal(ObjectStore(bucket), role.replace(",", ""), 1, flush_interval_ms=interval_ms)
+    wal, _ = await open_wal(ObjectStore(bucket), role, 1, flush_interval_ms=interval_ms)
     batch = bytes(build_batch([(None, bytes(_VALUE_BYTES))], now_ms(), 0, 0))
     before = wal.next_number
     waits_s, cpu_s = await _load(lambda: wal.append([Entry(_TOPIC_ID, 0, 1, None, batch)]), producers, seconds)

@@ -3,5 +3,4 @@
 ``location``     the URI, and what it may hold
 ``store``        the operations, their errors, and what a lost response means
 ``bucket``       the bucket itself, through the library obstore
-``probe``        what must be true of a bucket, tried
 """

@@ -101,7 +101,7 @@ class Bucket(Backend):
         pages = await _unconditional(_run(_READING, prefix, call))
         while page := await _unconditional(_run(_READING, prefix, partial(next, pages, None))):
             for meta in page:
-                yield Listed(meta["path"], meta["size"], meta["last_modified"].timestamp())
+                yield Listed(meta["path"], meta["size"])
 
     async def delete(self, names: Collection[str]) -> None:
         if not names:

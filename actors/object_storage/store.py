@@ -61,8 +61,6 @@ class Stored:
 class Listed:
     name: str
     size_bytes: int
-    modified_s: float
-    """By the service's clock, since 1970."""
 
 
 class Backend(ABC):

@@ -33,7 +33,7 @@ class MemoryBucket:
 
     def page(self, prefix: str, after: str) -> list[Listed]:
         names = sorted(name for name in self.objects if name.startswith(prefix) and name > after)
-        return [Listed(name, len(self.objects[name].content), 0.0) for name in names[: self._page]]
+        return [Listed(name, len(self.objects[name].content)) for name in names[: self._page]]
 
     def delete(self, names: Collection[str]) -> None:
         for name in names:

@@ -10,7 +10,6 @@ import logging
 import secrets
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
 
@@ -28,14 +27,8 @@ _READS = 16
 
 Partition = tuple[UUID, int]
 """Topic id and partition."""
-
-
-@dataclass(slots=True)
-class Recovered:
-    """Content of the log above its boundary, in the order in which it was written."""
-
-    entries: dict[Partition, list[Entry]] = field(default_factory=lambda: defaultdict(list))
-    objects: int = 0
+Recovered = dict[Partition, list[Entry]]
+"""Content of the log above its boundary, in the order in which it was written."""
 
 
 async def open_wal(store: ObjectStore, role: str, epoch: int, *, flush_interval_ms: int = 0) -> tuple[Wal, Recovered]:
@@ -105,14 +98,13 @@ async def _read(store: ObjectStore, role: str, epoch: int, writer: bytes, until:
         boundary.refuse_newer(epoch, writer)  # the objects that would show it may be gone
         if boundary.first > until:
             raise StorageError(f"wal of {role}: its boundary {boundary.first} is behind the fence {until}")
-        recovered = Recovered()
+        recovered: Recovered = defaultdict(list)
         try:
             for first in range(boundary.first, until, _READS):
                 for found in await _objects(store, role, first, min(first + _READS, until)):
                     _refuse_late(role, epoch, writer, found)
-                    recovered.objects += 1
                     for entry in found.entries:
-                        recovered.entries[entry.topic_id, entry.partition].append(entry)
+                        recovered[entry.topic_id, entry.partition].append(entry)
             return boundary, recovered
         except NoSuchObject as error:
             # The writer before may still collect; what it deletes is below the boundary that it moved before.

@@ -1,7 +1,6 @@
 """Tries what object storage must promise (:class:`ObjectPromise`), with the calls that Muster makes.
 
-A service that ignores a condition of a write, or lets two of them win, would let two writers of a log acknowledge. Some
-did: early SeaweedFS, MinIO before its releases of 2024-08, and gateways that pass the header on to no one.
+A service that ignores a condition of a write, or lets two of them win, would let two writers of a log acknowledge.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def entry(text: str, partition: int = 0) -> Entry:
 
 
 def texts(recovered: Recovered, partition: int = 0) -> list[str]:
-    return [bytes(each.batch).decode() for each in recovered.entries.get((TOPIC, partition), ())]
+    return [bytes(each.batch).decode() for each in recovered.get((TOPIC, partition), ())]
 
 
 async def written(wal: Wal, *lines: str) -> list[int]:

@@ -51,7 +51,7 @@ def test_what_is_written_while_a_collection_waits_is_not_collected() -> None:
         await asyncio.gather(first, second)
         assert name_of(ROLE, 2) in backend.bucket.objects
         _, recovered = await open_wal(ObjectStore(backend), ROLE, 2)
-        assert [bytes(each.batch) for found in recovered.entries.values() for each in found] == [b"b", b"c"]
+        assert [bytes(each.batch) for found in recovered.values() for each in found] == [b"b", b"c"]
 
     asyncio.run(run())
 
@@ -103,6 +103,6 @@ def test_objects_that_cannot_be_deleted_stay() -> None:
         await wal.collect(2)
         assert name_of(ROLE, 1) in backend.bucket.objects
         _, recovered = await open_wal(ObjectStore(backend), ROLE, 2)
-        assert [bytes(each.batch) for found in recovered.entries.values() for each in found] == [b"b"]
+        assert [bytes(each.batch) for found in recovered.values() for each in found] == [b"b"]
 
     asyncio.run(run())

@@ -77,7 +77,7 @@ class Writer(Process):
         except StorageError as error:
             self.machine.found(Broken(f"{self.name}: {error}", "the_log_can_be_read"))
             return
-        found = [int.from_bytes(entry.batch, "big") for entry in recovered.entries.get(_PARTITION, ())]
+        found = [int.from_bytes(entry.batch, "big") for entry in recovered.get(_PARTITION, ())]
         if len({*found}) != len(found):
             self.machine.found(Broken(f"{self.name}: {found}", "nothing_counts_twice"))
         known = {*self._stored}
