@@ -40,7 +40,7 @@ class Marks:
             if other.kind == mark.kind and is_same and abs(other.at_ms - mark.at_ms) < _SAME_MS:
                 return
         self._marks.append(mark)
-        self._marks.sort()
+        self._marks.sort(key=lambda mark: mark.at_ms)  # of one millisecond, as they came
         del self._marks[:-MAX_MARKS]
 
     def saw_faults(self, faults: Iterable[FaultRow], now_ms: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 from muster.actors.faults.errors import InvalidFault
 from muster.actors.faults.model import ACTIONS, FIELDS
 from muster.gateway.console.model import cluster, faults, members, reset, topics
-from muster.gateway.console.model.marks import ACTOR, FAULT, Mark, Marks, actor_mark
+from muster.gateway.console.model.marks import ACTOR, FAULT, Mark, Marks, actor_mark, fault_mark
 from muster.gateway.console.model.snapshot import ActorRow, FaultRow, NodeRow, Snapshot
 
 
@@ -121,6 +121,18 @@ def test_marks_are_what_differs_between_snapshots() -> None:
     ]
     marks.forget(2_000)
     assert len(marks.since()) == 2
+
+
+def test_marks_of_one_millisecond_stay_in_the_order_in_which_they_came() -> None:
+    marks = Marks()
+    fault = {"action": "error", "error": "NOT_COORDINATOR"}
+    for at_ms, is_end in ((2_000, False), (2_000, True), (1_000, False)):
+        marks.add(fault_mark(at_ms, fault, "log-0" if at_ms == 1_000 else None, is_end=is_end))
+    assert [mark.text for mark in marks.since()] == [
+        "error log-0 NOT_COORDINATOR",
+        "error NOT_COORDINATOR on all requests",
+        "end of error NOT_COORDINATOR on all requests",
+    ]
 
 
 def test_of_two_sources_the_first_that_knows_makes_the_mark() -> None:
