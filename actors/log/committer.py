@@ -9,6 +9,10 @@ what is durable and acknowledged.
 is a copy into the page cache, and is made on the event loop: the way to a thread and back was half of the processor
 time of a Produce. Only if the kernel is slow, as when it makes writers wait for the disk, threads do it for a while.
 
+**Write-ahead.** With object storage a batch goes into the write-ahead log of its role as soon as it has its place, and
+comes to its turn here once it is durable there. The commit is such a copy, then. One that fails is made again, in a new
+segment: what is durable does not fail.
+
 **Disk failures.** A failed write or ``fdatasync`` fails every write that is not yet acknowledged. The content of the
 file behind the durable end is not trusted: after a failed ``fdatasync`` the kernel may have dropped the pages and
 forgotten the error. It is not cut or overwritten either: a newer leader that this process does not know of yet may
@@ -31,7 +35,6 @@ from pathlib import Path
 from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import LogError, NotLeader, StorageError
 from muster.actors.log.files.append_times import AppendTimes
-from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.files.segment import Segment, SegmentName
 from muster.actors.log.format.batch import (
@@ -44,6 +47,7 @@ from muster.actors.log.format.batch import (
 )
 from muster.actors.log.format.control import EndOfTransaction
 from muster.actors.log.producers import ProducerEntry, ProducerStates
+from muster.actors.log.storage import PartitionStorage
 from muster.actors.log.transactions.aborted import AbortedTransaction
 from muster.actors.log.trouble import Trouble
 from muster.actors.log.upkeep.flushing import Flushing
@@ -89,6 +93,12 @@ class Write:
     done: Done
     appended_ms: int | None
     """Stored beside the segment; None if the batch itself holds the time."""
+    ahead: asyncio.Future[int] | None = None
+    """Done once it is in the write-ahead log; None without one."""
+
+    @property
+    def may_commit(self) -> bool:
+        return self.ahead is None or (self.ahead.done() and self.ahead.exception() is None)
 
 
 class Committer:
@@ -98,14 +108,14 @@ class Committer:
         self,
         directory: Path,
         epoch: int,
-        claim: Claim,
+        storage: PartitionStorage,
         segments: list[Segment],
         producers: ProducerStates,
         config: LogConfig,
         disk: Disk,
         changed: Callable[[], None],
     ) -> None:
-        self.config = config
+        self.config = storage.limited(config)
         self.segments = segments
         """Ascending, at least one; the last is written to. They hold acknowledged batches only."""
         self.producers = producers
@@ -121,7 +131,7 @@ class Committer:
         """Why the log can no longer be written or read: closed, deleted or fenced."""
         self._directory = directory
         self._epoch = epoch
-        self._claim = claim
+        self._storage = storage
         self._disk = disk
         self._changed = changed
         self._first_timestamp_ms = NO_TIMESTAMP
@@ -139,7 +149,7 @@ class Committer:
         self._slow_until_s, self._slow_for_s = 0.0, _SLOW_FOR_S
         self._trouble = Trouble(f"{directory}: appends")
         self._flushing = Flushing(self._wake)
-        self.keeper = Keeper(directory, epoch, claim, disk, _THREADS, lambda: self.segments)
+        self.keeper = Keeper(directory, epoch, storage, disk, _THREADS, lambda: self.segments)
 
     @property
     def commit_s(self) -> float:
@@ -161,9 +171,11 @@ class Committer:
             raise self.keeper.refusal.again()
         if self._failure is not None and loop.time() < self._retry_at_s:
             raise self._failure.again()
+        self._storage.admit()
         before = self.producers.update(header, end) if header.producer_id != NO_PRODUCER else None
         aborted = self.producers.aborted(header, before) if end is not None and not end.commit else None
-        write = Write(batch, header, before, aborted, loop.create_future(), appended_ms)
+        ahead = self._storage.append(header, batch, appended_ms)
+        write = Write(batch, header, before, aborted, loop.create_future(), appended_ms, ahead)
         self._queue.append(write)
         self._unacknowledged[header.base_offset] = write
         self.end_offset = header.base_offset + header.last_offset_delta + 1
@@ -225,15 +237,21 @@ class Committer:
             while self._queue or self._rolling is not None or self._flushing.is_due:
                 if HOLD.is_on:
                     await HOLD.over()
+                elif self._queue and (ahead := self._queue[0].ahead) is not None and not ahead.done():
+                    await asyncio.wait([ahead])
                 else:
                     await self._commit_next(loop)
         finally:
             self._task = None
 
     async def _commit_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._queue and (ahead := self._queue[0].ahead) is not None and (error := ahead.exception()) is not None:
+            assert isinstance(error, LogError), "a write-ahead log fails with nothing else"
+            self.end(error)
+            self._fail_all(error)
         rolling, self._rolling = self._rolling, None
         writes, begin_segment = self._take(rolling is not None)
-        is_synced = self._flushing.wants_sync(writes, self.config)
+        is_synced = not self._storage.is_write_ahead and self._flushing.wants_sync(writes, self.config)
         is_here = not (is_synced or begin_segment) and self._is_local and time.monotonic() >= self._slow_until_s
         if not is_here:  # one that is made here is over before a hold can begin
             HOLD.commit_begins()
@@ -252,7 +270,11 @@ class Committer:
             self._flushing.synced()  # the kernel may have dropped what failed
             self._retry_at_s = loop.time() + RETRY_AFTER_S
             self._failure = self._storage_error(error)
-            self._fail_all(self._failure)
+            if self._storage.is_write_ahead and self.over is None:
+                self._queue[:0] = writes
+                await asyncio.sleep(RETRY_AFTER_S)
+            else:
+                self._fail_all(self._failure)
         else:
             self._acknowledge(segment, writes)
         finally:
@@ -279,7 +301,7 @@ class Committer:
         count = 1
         for write in self._queue[1:]:
             room -= len(write.batch)
-            if room < 0:
+            if room < 0 or not write.may_commit:
                 break
             count += 1
         taken, self._queue = self._queue[:count], self._queue[count:]
@@ -311,7 +333,7 @@ class Committer:
             return self._write_durably(writes, begin_segment, is_synced)
         except OSError:
             with suppress(OSError):
-                self._claim.check()
+                self._storage.check()
             raise
         finally:
             self._commit_began_s = None
@@ -334,7 +356,7 @@ class Committer:
                 self._disk.write(segment.fd, b"".join([write.batch for write in writes]), segment.size_bytes)
             if is_synced:
                 self._disk.sync(segment.fd)
-            self._claim.check()
+            self._storage.check()
         except BaseException:
             if begin_segment:
                 segment.close()
@@ -343,7 +365,7 @@ class Committer:
         if is_synced:
             self._flushing.synced()
             self.keeper.committed(segment, [write.header for write in writes])
-        else:
+        elif not self._storage.is_write_ahead:
             self._flushing.written(writes)
         if self._abandoned:
             self._remove_abandoned()
@@ -370,12 +392,13 @@ class Committer:
                 empty.close()
                 self._abandoned.append(empty.path)
             else:
-                self.keeper.closed(self.segments[-1], self._acknowledged_producers())
+                self._close(self.segments[-1])
             self.segments.append(segment)
             self.keeper.watch(segment)
             self._failure = None
             self._trouble.over()
             self.began_ms, self._first_timestamp_ms = None, NO_TIMESTAMP
+        self._storage.acknowledged(segment, len(writes))
         if writes and self.began_ms is None:
             first = writes[0]
             self._first_timestamp_ms = first.header.max_timestamp_ms
@@ -398,6 +421,11 @@ class Committer:
         for write in writes:
             self._settle(write, None)
         self._changed()
+
+    def _close(self, segment: Segment) -> None:
+        kept = self.keeper.closed(segment, self._acknowledged_producers())
+        if self._storage.is_write_ahead:
+            kept.add_done_callback(lambda _: self._storage.closed(segment, self.append_times))
 
     def _acknowledged_producers(self) -> dict[int, ProducerEntry]:
         """Return the producers' states as of the acknowledged batches."""

@@ -74,7 +74,7 @@ from muster.actors.log.files import directory as directories
 from muster.actors.log.files import recovery
 from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import DISK, Disk
-from muster.actors.log.files.segment import first_serial
+from muster.actors.log.files.segment import SegmentName, first_serial
 from muster.actors.log.format.batch import (
     NO_PRODUCER,
     NO_SEQUENCE,
@@ -92,11 +92,12 @@ from muster.actors.log.format.recompression import recompressed
 from muster.actors.log.format.records import NOT_A_PRODUCER, BatchProducer, build_batch
 from muster.actors.log.producers import ProducerEntry, WrittenBatch
 from muster.actors.log.reader import LogReader
+from muster.actors.log.storage import DirectoryStorage, PartitionStorage
 from muster.actors.log.transactions.decisions import Decisions
 from muster.actors.log.transactions.guards import VerificationGuard
 from muster.actors.log.upkeep import retention
 from muster.actors.log.upkeep.cleaner import Cleaner, CleanResult
-from muster.actors.log.upkeep.segment_replacement import SegmentReplacer
+from muster.actors.log.upkeep.segment_replacement import THREADS, Change, SegmentReplacer
 from muster.actors.wire.internal.markers import Marker
 from muster.actors.wire.kafka.framing import Buffer
 
@@ -137,7 +138,7 @@ class PartitionLog(LogReader):
         self,
         directory: Path,
         topic_id: UUID,
-        claim: Claim,
+        storage: PartitionStorage,
         recovered: recovery.Recovered,
         epoch: int,
         config: LogConfig,
@@ -148,17 +149,18 @@ class PartitionLog(LogReader):
         self.directory = directory
         self.topic_id = topic_id
         self.epoch = epoch
+        self._storage = storage
         self._name = directory.name
         self._now_ms = now_ms
         self._watchers: set[Callable[[], None]] = set()
         self._decisions = Decisions()
         self._future_times = retention.FutureTimes(directory.name)
         self._writer = Committer(
-            directory, epoch, claim, recovered.segments, recovered.producers, config, disk, self._wake
+            directory, epoch, storage, recovered.segments, recovered.producers, config, disk, self._wake
         )
         if recovered.refusal is not None:
             self._writer.keeper.refuse(recovered.refusal)
-        self._replacer = SegmentReplacer(directory, epoch, claim, self._writer, recovered, disk, self._wake)
+        self._replacer = SegmentReplacer(directory, epoch, storage, self._writer, recovered, disk, self._wake)
         serial = first_serial(topic_id)
         self._cleaner = Cleaner(directory, epoch, serial, self._writer, self._replacer, now_ms, disk)
 
@@ -181,11 +183,12 @@ class PartitionLog(LogReader):
         try:
             directories.prepare(directory, topic_id, epoch)
             claim = Claim.take(directory, epoch)
+            storage = DirectoryStorage(directory, claim, disk, THREADS)
             serial = first_serial(topic_id)
-            recovered = recovery.recover(directory, epoch, claim, serial, config.index_interval_bytes, disk)
+            recovered = recovery.recover(directory, epoch, storage, serial, config.index_interval_bytes, disk)
         except OSError as error:
             raise StorageError(f"{directory} cannot be opened: {error}") from error
-        return cls(directory, topic_id, claim, recovered, epoch, config, now_ms, disk)
+        return cls(directory, topic_id, storage, recovered, epoch, config, now_ms, disk)
 
     @property
     def config(self) -> LogConfig:
@@ -194,7 +197,7 @@ class PartitionLog(LogReader):
 
     @config.setter
     def config(self, config: LogConfig) -> None:
-        self._writer.config = config
+        self._writer.config = self._storage.limited(config)
 
     @property
     def commit_s(self) -> float:
@@ -379,6 +382,21 @@ class PartitionLog(LogReader):
         self._check_leader()
         with self._errors("it cannot be cleaned"):
             return await self._cleaner.run()
+
+    @property
+    def active_segment(self) -> SegmentName:
+        """Name of the segment that is written to."""
+        return self._writer.segments[-1].name
+
+    async def roll(self) -> None:
+        """Begin a new segment, unless the last one is empty. Raises NotLeader or StorageError."""
+        await self._writer.roll()
+
+    def publish_soon(self) -> asyncio.Future[Change | None]:
+        """Write the manifest as the log is by then. A failure is left for the next change."""
+        publishing = asyncio.ensure_future(self._replacer.apply(Change))
+        publishing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return publishing
 
     @contextmanager
     def watching(self, callback: Callable[[], None]) -> Iterator[None]:

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from muster.actors.log.config import LogConfig
-from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.partition import PartitionLog
+from muster.actors.log.storage import DirectoryStorage
+from tests.log import either
 from tests.log.support import NOW_MS, TOPIC_ID
 
 
@@ -69,7 +70,9 @@ class SteppingDisk(Disk):
 
     def watch_claim(self, log: PartitionLog) -> None:
         """Count a check of that log's claim as a step, too."""
-        claim: Claim = log._replacer._claim
+        storage = log._replacer._storage
+        assert isinstance(storage, DirectoryStorage)
+        claim = storage._claim
         check = claim.check
 
         def stepping() -> None:
@@ -119,7 +122,7 @@ class Clock:
 def opened(
     directory: Path, epoch: int, config: LogConfig, disk: Disk | None = None, clock: Clock | None = None
 ) -> PartitionLog:
-    return PartitionLog.open(
+    return either.open_log(
         directory,
         topic_id=TOPIC_ID,
         epoch=epoch,

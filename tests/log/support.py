@@ -15,6 +15,7 @@ from muster.actors.log.files.disk import DISK, Disk
 from muster.actors.log.partition import PartitionLog
 from muster.actors.wire.kafka import codec
 from muster.placement.view import ClusterView, Endpoint, Topic
+from tests.log import either
 
 TOPIC_ID = UUID("00000000-0000-4000-8000-000000000001")
 NOW_MS = 1_700_000_000_000
@@ -51,7 +52,7 @@ def client_batch(
 def open_log(
     directory: Path, epoch: int, *, config: LogConfig | None = None, disk: Disk = DISK, topic_id: UUID = TOPIC_ID
 ) -> PartitionLog:
-    return PartitionLog.open(
+    return either.open_log(
         directory, topic_id=topic_id, epoch=epoch, config=config or LogConfig(), now_ms=lambda: NOW_MS, disk=disk
     )
 

@@ -23,6 +23,8 @@ from tests.log.support import NOW_MS, run
 from tests.log.upkeep.test_cleaner import Pairs, keyed
 from tests.seeds import seeds
 
+pytestmark = pytest.mark.usefixtures("either_storage")
+
 KEYS = 12
 STEPS = 60
 DELETE_RETENTION_MS = 5_000

@@ -23,6 +23,8 @@ from muster.actors.log.partition import PartitionLog
 from muster.actors.log.progress import append_times
 from tests.log.support import NOW_MS, TOPIC_ID, client_batch, lose_what_is_not_synced, run, segment_files
 
+pytestmark = pytest.mark.usefixtures("either_storage")
+
 SMALL = LogConfig(segment_bytes=300)
 APPENDED = LogConfig(message_timestamp_type="LogAppendTime")
 

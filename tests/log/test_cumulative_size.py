@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from muster.actors.log.config import LogConfig
 from muster.actors.log.cumulative_size import cumulative_sizes, measure
 from muster.actors.log.errors import NotLeader
 from muster.actors.log.format.batch import iter_headers
 from muster.actors.log.partition import PartitionLog
 from tests.log.support import TOPIC_ID, client_batch, open_log, run
+
+pytestmark = pytest.mark.usefixtures("either_storage")
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=150)
 

@@ -17,6 +17,8 @@ from muster.actors.log.partition import PartitionLog
 from muster.actors.wire.internal.fetch import EpochEnd
 from tests.log.support import client_batch, open_log, run
 
+pytestmark = pytest.mark.usefixtures("either_storage")
+
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=200)
 UNKNOWN = (-1, -1)
 

@@ -13,6 +13,8 @@ from tests.log.support import NOW_MS, client_batch, request, run, view_of
 from tests.log.test_partitions import FLIGHTS, OTHER, Cluster
 from tests.table_rows import table_rows
 
+pytestmark = pytest.mark.usefixtures("either_storage")
+
 FAR_MS = 3_600_000
 """Between two rounds: these tests run rounds on demand."""
 

@@ -18,6 +18,8 @@ from muster.actors.log.format.batch import iter_headers
 from muster.actors.log.partition import PartitionLog
 from tests.log.support import GZIP, NOW_MS, ZSTD, client_batch, open_log, run, segment_files
 
+pytestmark = pytest.mark.usefixtures("either_storage")
+
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
 
 
@@ -157,6 +159,7 @@ def test_a_writer_that_was_replaced_reads_its_own_end_until_its_next_write(tmp_p
     run(main())
 
 
+@pytest.mark.in_directory
 def test_delete_removes_the_directory(tmp_path: Path) -> None:
     async def main() -> None:
         log = await filled(tmp_path / "t-0", [1, 2])

@@ -16,6 +16,8 @@ from muster.actors.log.partition import PartitionLog
 from muster.actors.wire.internal.fetch import FetchedPartition, FetchPartition, FetchRequest
 from tests.log.support import TOPIC_ID, client_batch, open_log, run
 
+pytestmark = pytest.mark.usefixtures("either_storage")
+
 
 def expected(batches: list[tuple[int, int, int]], offset: int, max_bytes: int) -> list[int]:
     """Return the base offsets of the batches of a read. ``batches``: base offset, last offset and size of each."""

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from muster.actors.log.errors import FencedEpoch, StorageError
 from muster.actors.log.files import loading, recovery_point
-from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.files.loading import Loaded
 from muster.actors.log.files.manifest import Manifest, is_leftover, manifests
 from muster.actors.log.files.recovery_point import RecoveryPoint
 from muster.actors.log.files.segment import Segment, SegmentName
 from muster.actors.log.producers import ProducerStates
+from muster.actors.log.storage import PartitionStorage
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _NO_MANIFEST = Manifest(-1, 0, {})
 
 
 def recover(
-    directory: Path, epoch: int, claim: Claim, first_serial: int, index_interval_bytes: int, disk: Disk
+    directory: Path, epoch: int, storage: PartitionStorage, first_serial: int, index_interval_bytes: int, disk: Disk
 ) -> Recovered:
     """Take steps 2 to 5 of opening a log. ``first_serial`` is that of the epoch's first segment.
 
@@ -73,7 +73,7 @@ def recover(
             name = SegmentName(epoch, first_serial, base_offset)
             segments.append(Segment.create(directory, name, index_interval_bytes, disk))
             loaded.segments.append(segments[-1])
-        claim.check()
+        storage.check()
     except BaseException:
         loaded.close()
         raise

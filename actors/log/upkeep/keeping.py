@@ -10,11 +10,11 @@ from pathlib import Path
 
 from muster.actors.log.errors import LogError, StorageError
 from muster.actors.log.files import loading, snapshot
-from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.files.recovery_point import RecoveryPointFile
 from muster.actors.log.files.segment import Segment
 from muster.actors.log.format.batch import LENGTH_OVERHEAD, BatchHeader
+from muster.actors.log.storage import PartitionStorage
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class Keeper:
         self,
         directory: Path,
         epoch: int,
-        claim: Claim,
+        storage: PartitionStorage,
         disk: Disk,
         threads: Executor,
         segments: Callable[[], list[Segment]],
@@ -35,7 +35,7 @@ class Keeper:
         self.refusal: StorageError | None = None
         """Why appends are refused: the segment that is written to is damaged."""
         self._directory = directory
-        self._claim = claim
+        self._storage = storage
         self._disk = disk
         self._threads = threads
         self._segments = segments
@@ -67,12 +67,13 @@ class Keeper:
             next_offset = header.base_offset + header.last_offset_delta + 1
         self._recovery_point.move(segment.name, size_bytes, next_offset)
 
-    def closed(self, segment: Segment, producers: snapshot.Entries) -> None:
+    def closed(self, segment: Segment, producers: snapshot.Entries) -> asyncio.Future[None]:
         """Write the files of a complete segment; ``producers`` is the state at its end."""
         loop = asyncio.get_running_loop()
         keeping = loop.run_in_executor(self._threads, loading.keep, segment, producers, self._disk)
         self._keeping.add(keeping)
         keeping.add_done_callback(self._keeping.discard)
+        return keeping
 
     async def close(self, segment: Segment, producers: snapshot.Entries) -> None:
         """Write these files for the last segment, too. May be called again."""
@@ -90,7 +91,7 @@ class Keeper:
         if segment is self._segments()[-1]:
             self.refuse(f"{segment.path.name} is corrupt ({segment.corrupt})")
         try:
-            self._claim.check()
+            self._storage.check()
         except (LogError, OSError) as error:
             log.error("%s is corrupt (%s), but not set aside: %s", segment.path, segment.corrupt, error)
             return

@@ -19,21 +19,21 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from muster.actors.log.committer import Committer
 from muster.actors.log.errors import NotLeader, StorageError
-from muster.actors.log.files.directory import Claim
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.files.manifest import Manifest
 from muster.actors.log.files.recovery import Recovered
 from muster.actors.log.files.segment import Segment
+from muster.actors.log.storage import PartitionStorage
 
 log = logging.getLogger(__name__)
 
-_THREADS = ThreadPoolExecutor(max_workers=4, thread_name_prefix="log-rewrite")
+THREADS = ThreadPoolExecutor(max_workers=4, thread_name_prefix="log-rewrite")
+"""For all that changes closed segments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class SegmentReplacer:
         self,
         directory: Path,
         epoch: int,
-        claim: Claim,
+        storage: PartitionStorage,
         writer: Committer,
         recovered: Recovered,
         disk: Disk,
@@ -67,7 +67,7 @@ class SegmentReplacer:
         self.cleaned_offset = recovered.cleaned_offset
         self._directory = directory
         self._epoch = epoch
-        self._claim = claim
+        self._storage = storage
         self._writer = writer
         self._disk = disk
         self._changed = changed
@@ -95,25 +95,27 @@ class SegmentReplacer:
                 raise StorageError(f"{self._directory.name}: nothing is removed while nothing can be appended")
             if self._writer.keeper.refusal is not None:
                 raise self._writer.keeper.refusal.again()
+            await self._writer.keeper.settled()
+            await self._storage.settled()
             change = decide()
             if change is None:
                 return None
             manifest = self._manifest(change)
-            loop = asyncio.get_running_loop()
             try:
-                await loop.run_in_executor(_THREADS, self._persist, manifest)
+                await self._storage.publish(manifest, change.replacement)
             except NotLeader as error:
                 self._writer.end(error)
                 self._discard(change.replacement)
                 raise
-            except OSError as error:
+            except (OSError, StorageError) as error:
                 self._discard(change.replacement)
                 log.error("%s: %s could not be changed: %s", self._directory, manifest.path(self._directory), error)
                 raise StorageError(f"{self._directory.name}: {error}") from error
             self._follow(change, manifest)
             await self._writer.append_times.flush()
             await self._writer.keeper.settled()
-            await loop.run_in_executor(_THREADS, self._remove_dead)
+            await asyncio.get_running_loop().run_in_executor(THREADS, self._remove_dead)
+            await self._storage.remove([segment.name for segment in change.removed])
             return change
 
     def _manifest(self, change: Change) -> Manifest:
@@ -126,16 +128,6 @@ class SegmentReplacer:
             cleaned_offset=max(self.cleaned_offset, change.cleaned_offset),
             first_serial=active.name.serial,
         )
-
-    def _persist(self, manifest: Manifest) -> None:
-        """In a thread. A writer that is no longer the leader gets NotLeader instead of the disk's error."""
-        try:
-            manifest.write(self._directory, self._disk)
-        except OSError:
-            with suppress(OSError):
-                self._claim.check()
-            raise
-        self._claim.check()
 
     def _follow(self, change: Change, manifest: Manifest) -> None:
         self._writer.segments[:] = _replaced(self._writer.segments, change)

@@ -46,7 +46,8 @@ class Wal:
         self._store = store
         self._role = role
         self._epoch = epoch
-        self._writer = writer
+        self.writer = writer
+        """See ``opening.open_wal``."""
         self._number = number
         self._boundary = boundary
         self._interval_s = flush_interval_ms / 1000
@@ -55,6 +56,7 @@ class Wal:
         self._queue: list[_Append] = []
         self._sent: Sequence[_Append] = ()
         """The appends in the object that was sent last."""
+        self._is_sending = False
         self._closing: LogError | None = None
         """Why no more is taken: it is being closed."""
         self._collecting = asyncio.Lock()
@@ -67,6 +69,21 @@ class Wal:
         Not everybody may have been told of the one before: keep what is appended from the call of ``append`` on.
         """
         return self._number
+
+    @property
+    def queued_bytes(self) -> int:
+        """Size of what waits for an object of its own."""
+        return sum(append.size_bytes for append in self._queue)
+
+    @property
+    def waiting_s(self) -> float:
+        """How long the object that is on its way has been on its way, in seconds; 0 without one."""
+        return asyncio.get_running_loop().time() - self._began_s if self._is_sending else 0.0
+
+    @property
+    def first_needed(self) -> int:
+        """Number below which nothing is needed any more."""
+        return self._boundary.first
 
     @property
     def _newest(self) -> int:
@@ -101,7 +118,7 @@ class Wal:
             if first <= self._boundary.first:
                 return
             try:
-                await self._boundary.move(first, self._epoch, self._writer)
+                await self._boundary.move(first, self._epoch, self.writer)
             except LogError as error:
                 self._end(error)
                 raise
@@ -157,8 +174,9 @@ class Wal:
             await self._await_turn()
             if self.over is not None:
                 return
-            self._sent = self._take()
+            self._sent, self._is_sending = self._take(), True
             number = await self._put([entry for append in self._sent for entry in append.entries])
+            self._is_sending = False
             for append in self._sent:
                 if not append.done.done():
                     append.done.set_result(number)
@@ -185,7 +203,7 @@ class Wal:
         while True:
             number, name = self._number, name_of(self._role, self._number)
             content = WalObject(
-                kind=Kind.DATA, epoch=self._epoch, writer=self._writer, number=number, entries=entries
+                kind=Kind.DATA, epoch=self._epoch, writer=self.writer, number=number, entries=entries
             ).encode()
             try:
                 await patiently(name, partial(self._store.create, name, content))

@@ -12,6 +12,8 @@ from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import OutOfOrderSequence, StorageError
 from tests.log.support import TOPIC_ID, client_batch, lose_what_is_not_synced, open_log, run, segment_files
 
+pytestmark = pytest.mark.usefixtures("either_storage")
+
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
 
 
@@ -36,6 +38,7 @@ async def reopened(directory: Path, epoch: int = 2) -> tuple[list[int], int]:
     return offsets, base_offset
 
 
+@pytest.mark.in_directory
 def test_a_tail_torn_at_any_byte_ends_the_log_at_the_last_whole_batch(tmp_path: Path) -> None:
     async def main() -> None:
         original = tmp_path / "original"
@@ -67,6 +70,7 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.in_directory
 def test_a_corrupt_batch_behind_the_recovery_point_ends_the_log_there(tmp_path: Path) -> None:
     async def main() -> None:
         directory = tmp_path / "t-0"
@@ -91,6 +95,7 @@ def test_zeros_behind_the_tail_are_cut(tmp_path: Path) -> None:
     run(main())
 
 
+@pytest.mark.in_directory
 def test_segments_without_a_manifest_are_not_taken_for_an_empty_log(tmp_path: Path) -> None:
     async def main() -> None:
         directory = tmp_path / "t-0"
@@ -126,6 +131,7 @@ def test_offsets_and_producers_are_there_after_reopening(tmp_path: Path) -> None
     run(main())
 
 
+@pytest.mark.in_directory
 def test_activations_that_write_nothing_leave_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         directory = tmp_path / "t-0"
@@ -146,6 +152,7 @@ def test_activations_that_write_nothing_leave_nothing(tmp_path: Path) -> None:
     run(main())
 
 
+@pytest.mark.in_directory
 def test_the_directory_of_another_topic_is_set_aside(tmp_path: Path) -> None:
     name = "t" * 249 + "-99999"
 
@@ -162,12 +169,14 @@ def test_the_directory_of_another_topic_is_set_aside(tmp_path: Path) -> None:
     assert segment_files(aside)[0].stat().st_size > 0
 
 
+@pytest.mark.in_directory
 def test_a_directory_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StorageError):
         open_log(tmp_path / "file" / "t-0", 1)
 
 
+@pytest.mark.in_directory
 def test_metadata_that_make_no_sense_are_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / "partition.metadata").write_text("version: 0\n")

@@ -22,6 +22,8 @@ from tests.log.support import lose_what_is_not_synced, run
 from tests.log.transactions.support import ALL_BYTES, client_view, marker
 from tests.seeds import seeds
 
+pytestmark = pytest.mark.usefixtures("either_storage")
+
 KEYS = 6
 STEPS = 70
 DELETE_RETENTION_MS = 5_000

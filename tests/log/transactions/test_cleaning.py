@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from muster.actors.log.config import LogConfig
@@ -14,6 +15,8 @@ from muster.actors.log.upkeep.compaction import delete_horizon_ms
 from tests.log.steps import Clock, content, opened
 from tests.log.support import NOW_MS, lose_what_is_not_synced, run
 from tests.log.transactions.support import ALL_BYTES, P, Q, abort, aborted_from, commit, committed
+
+pytestmark = pytest.mark.usefixtures("either_storage")
 
 RETENTION_MS = 60_000
 COMPACT = LogConfig(

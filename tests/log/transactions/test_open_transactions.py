@@ -30,6 +30,8 @@ from tests.log.transactions.support import (
     write,
 )
 
+pytestmark = pytest.mark.usefixtures("either_storage")
+
 
 def test_an_open_transaction_holds_the_last_stable_offset_until_its_marker(tmp_path: Path) -> None:
     async def main() -> None:

@@ -21,6 +21,8 @@ from tests.log.support import client_batch, lose_what_is_not_synced, open_log, r
 from tests.log.transactions import support
 from tests.log.transactions.support import P, Q, aborted_from, committed, enqueue, marker, write
 
+pytestmark = pytest.mark.usefixtures("either_storage")
+
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100)
 OPEN_FROM = 3
 
@@ -88,6 +90,7 @@ def entries(log: PartitionLog) -> list[AbortedTransaction]:
     return [each for segment in log._writer.segments for each in segment.aborted]
 
 
+@pytest.mark.in_directory
 def test_an_index_of_aborted_transactions_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
     async def main() -> None:
         original = tmp_path / "original"
@@ -132,6 +135,7 @@ class FailingDisk(Disk):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
+@pytest.mark.in_directory
 def test_what_cannot_be_written_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committer, "RETRY_AFTER_S", 0)
 

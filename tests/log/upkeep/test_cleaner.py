@@ -17,6 +17,8 @@ from muster.actors.log.upkeep.compaction import delete_horizon_ms
 from tests.log.steps import Clock, content, latest, opened
 from tests.log.support import GZIP, LZ4, NONE, NOW_MS, SNAPPY, ZSTD, client_batch, run, segment_files
 
+pytestmark = pytest.mark.usefixtures("either_storage")
+
 DAY_MS = 86_400_000
 COMPACT = LogConfig(segment_bytes=300, cleanup_policy="compact", min_cleanable_dirty_ratio=0)
 

@@ -6,9 +6,13 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
+
 from muster.actors.log.upkeep.hold import HOLD, AcknowledgementHold
 from tests.log.support import client_batch, everything_has_run, open_log, run, segment_files
 from tests.log.test_commit import GatedDisk
+
+pytestmark = pytest.mark.usefixtures("either_storage")
 
 
 def test_an_append_waits_for_the_end_of_the_hold(tmp_path: Path) -> None:
@@ -27,6 +31,7 @@ def test_an_append_waits_for_the_end_of_the_hold(tmp_path: Path) -> None:
     run(scenario())
 
 
+@pytest.mark.in_directory
 def test_a_hold_begins_once_the_commit_in_progress_is_acknowledged(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = GatedDisk()

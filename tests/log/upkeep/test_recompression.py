@@ -15,6 +15,8 @@ from muster.actors.log.format.records import Record, read_records
 from muster.actors.log.partition import PartitionLog
 from tests.log.support import GZIP, LZ4, NONE, NOW_MS, SNAPPY, ZSTD, client_batch, open_log, run
 
+pytestmark = pytest.mark.usefixtures("either_storage")
+
 SOURCES = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 PRODUCER = (4711, 3, 0)
 LONG = b"the same again " * 100

@@ -15,6 +15,8 @@ from muster.actors.log.partition import HIGH_WATERMARK, PartitionLog
 from tests.log.steps import Clock, SteppingDisk, content, opened
 from tests.log.support import NOW_MS, client_batch, run, segment_files
 
+pytestmark = pytest.mark.usefixtures("either_storage")
+
 HOUR_MS = 3_600_000
 SMALL = LogConfig(segment_bytes=200, retention_ms=HOUR_MS)
 

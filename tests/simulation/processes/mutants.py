@@ -17,6 +17,7 @@ from muster.actors.log.errors import FencedEpoch, LogError
 from muster.actors.log.files import loading
 from muster.actors.log.files.directory import Claim
 from muster.actors.log.format.records import Record as LogRecord
+from muster.actors.log.storage import DirectoryStorage
 from muster.actors.log.upkeep.flushing import Flushing
 from muster.actors.offsets import mapping_writer
 from muster.actors.offsets.mapping_writer import MappingWriter
@@ -60,18 +61,24 @@ def _claims_of_lower_epochs_are_kept() -> list[Change]:
     return [(Claim, "take", classmethod(take))]
 
 
+def _claim(writer: Committer) -> Claim:
+    assert isinstance(writer._storage, DirectoryStorage)
+    return writer._storage._claim
+
+
 @_mutant(FENCED, TWICE, LOST)
 def _a_fenced_error_is_swallowed() -> list[Change]:
     write = Committer._write_durably
 
     def mutant(writer: Committer, writes: list[Write], begin_segment: bool, is_synced: bool) -> Any:
-        check = writer._claim.check
+        claim = _claim(writer)
+        check = claim.check
 
         def swallow() -> None:
             with suppress(LogError):
                 check()
 
-        writer._claim.check = swallow  # type: ignore[method-assign]
+        claim.check = swallow  # type: ignore[method-assign]
         return write(writer, writes, begin_segment, is_synced)
 
     return [(Committer, "_write_durably", mutant)]
@@ -83,13 +90,15 @@ def _the_claim_is_checked_before_the_write() -> list[Change]:
     commit = Committer._write_durably
 
     def mutant(writer: Committer, writes: list[Write], begin_segment: bool, is_synced: bool) -> Any:
-        claim = writer._claim
+        storage = writer._storage
+        assert isinstance(storage, DirectoryStorage)
+        claim = storage._claim
         claim.check()
-        writer._claim = replace_check(claim)
+        storage._claim = replace_check(claim)
         try:
             return commit(writer, writes, begin_segment, is_synced)
         finally:
-            writer._claim = claim
+            storage._claim = claim
 
     def replace_check(claim: Claim) -> Claim:
         unchecked = Claim(claim._path)

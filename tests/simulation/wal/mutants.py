@@ -76,7 +76,7 @@ def _a_number_without_outcome_is_given_up() -> list[Change]:
     async def mutant(self: Wal, entries: Sequence[Entry]) -> int:
         while True:
             number = self._number
-            fields: dict[str, Any] = {"epoch": self._epoch, "writer": self._writer, "number": number}
+            fields: dict[str, Any] = {"epoch": self._epoch, "writer": self.writer, "number": number}
             content = WalObject(kind=Kind.DATA, **fields, entries=entries).encode()
             try:
                 await self._store.create(name_of(self._role, number), content)
@@ -142,7 +142,7 @@ def _objects_are_deleted_before_the_boundary_moves() -> list[Change]:
         if first > self._boundary.first:
             names = await patiently("", lambda: self._below(first))
             await patiently("", lambda: self._store.delete(names))
-            await self._boundary.move(first, self._epoch, self._writer)
+            await self._boundary.move(first, self._epoch, self.writer)
 
     return [(Wal, "collect", mutant)]
 
