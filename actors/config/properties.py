@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator, model_validator
 
@@ -53,7 +54,7 @@ from muster.actors.config.types import (
     type_of,
 )
 from muster.actors.config.zookeeper_properties import ZooKeeperProperties
-from muster.actors.object_storage.location import is_uri
+from muster.actors.object_storage.location import Location, NotALocation, is_uri
 
 _MAX_INT = 2**31 - 1
 
@@ -179,7 +180,24 @@ class MusterConfig(
     )
 
     # Muster
-    storage_path: Text = Field("./muster-data", description="Directory for all data; shared by all nodes.")
+    storage_path: Text = Field(
+        "./muster-data",
+        description="Directory for all data, shared by all nodes; file:///PATH is the same. Or s3://BUCKET/PREFIX "
+        "(also gs://, az://): a place in object storage. Its endpoint and its credentials are in the environment of "
+        "all nodes.",
+    )
+    storage_object_cache_path: Text = Field(
+        "./muster-cache",
+        description="With storage.path in object storage: directory of each node for copies of the logs that it "
+        "serves, for what is not uploaded yet, and for logs of processes. It may be lost with the node.",
+    )
+    storage_object_flush_interval_ms: Long = Field(
+        50,
+        ge=0,
+        le=10_000,
+        description="With storage.path in object storage: the least time between two writes of one log actor or "
+        "coordinator that is busy, in ms. A longer one costs less, and each write waits longer.",
+    )
     gateway_count: Int | None = Field(
         None, ge=1, description="Number of gateways; none: one, or one per node of a Ray that Muster did not start."
     )
@@ -352,13 +370,25 @@ class MusterConfig(
 
     @field_validator("storage_path")
     @classmethod
-    def _is_directory(cls, path: str) -> str:
+    def _is_place(cls, path: str) -> str:
         if is_uri(path):
-            raise ValueError(
-                "is a URI, and Muster stores its data in a directory only, which all nodes share; "
-                "muster storage check tells whether a bucket would be fit"
-            )
+            if path.startswith("file:///"):
+                return unquote(path.removeprefix("file://"))
+            try:
+                return str(Location.parse(path))
+            except NotALocation as error:
+                raise ValueError(str(error)) from error
         return path
+
+    @property
+    def bucket(self) -> str | None:
+        """URI of the place in object storage; None if everything is in a directory."""
+        return self.storage_path if is_uri(self.storage_path) else None
+
+    @property
+    def directory(self) -> Path:
+        """The directory that all nodes share; on a bucket, that of each node."""
+        return Path(self.storage_object_cache_path if self.bucket else self.storage_path).absolute()
 
     @field_validator("sasl_credentials_file")
     @classmethod

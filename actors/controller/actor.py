@@ -37,6 +37,7 @@ from muster.actors.controller.view_feed import ViewFeed
 from muster.actors.faults.control import FaultControl, Process
 from muster.actors.faults.registry import FaultRegistry
 from muster.actors.log.actor import LogActor
+from muster.actors.log.bucket.opening import partitions_in
 from muster.actors.offsets.actor import OffsetsActor
 from muster.actors.reconciler.actor import ReconcilerActor
 from muster.actors.runtime.memory import settle
@@ -153,7 +154,7 @@ class Controller:
         for index in range(self._settings.config.log_actors):
             self._manage_role(LogActor, index, active_standbys)
         for kind in _COORDINATORS:
-            with_data = await asyncio.to_thread(self._with_data, _COORDINATORS[kind].topic)
+            with_data = await self._with_data(_COORDINATORS[kind].topic)
             for partition in sorted(_numbers(kind, left | active_standbys.keys()) | with_data):
                 self._manage_coordinator(kind, partition, active_standbys)
         self._manage("reconciler", ReconcilerActor)
@@ -280,8 +281,13 @@ class Controller:
         actors = ray.util.list_named_actors(all_namespaces=True)
         return {actor["name"] for actor in actors if actor["namespace"] == self._settings.namespace}
 
-    def _with_data(self, topic: str) -> set[int]:
-        """Return the partitions of that topic that have any records."""
+    async def _with_data(self, topic: str) -> set[int]:
+        """Return the partitions of that topic that have any records, or on a bucket were opened."""
+        if (location := self._settings.location) is not None:
+            return await partitions_in(location, topic)
+        return await asyncio.to_thread(self._with_files, topic)
+
+    def _with_files(self, topic: str) -> set[int]:
         folders = (Path(self._settings.storage) / "logs").glob(f"{topic}-*")
         return {
             int(folder.name.rpartition("-")[2])

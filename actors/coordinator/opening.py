@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from muster.actors.coordinator.shell import CoordinatorShell
+from muster.actors.log.bucket.opening import open_role
 from muster.actors.log.config import LogConfig
+from muster.actors.log.files.directory import name_of
 from muster.actors.log.partition import PartitionLog
 from muster.actors.runtime.process import now_ms
 from muster.actors.runtime.settings import ClusterSettings
@@ -61,7 +63,7 @@ class CoordinatorOpener(ABC, Generic[S]):
 
     async def open(self, number: int, epoch: int, view: ClusterView, failed: Callable[[], None]) -> S:
         """Open the log of that partition with the leader epoch, and replay it."""
-        partition_log = await asyncio.to_thread(self._open_log, number, epoch, view)
+        partition_log = await self._open_log(number, epoch, view, failed)
         served = self._served(number, epoch, view, partition_log, failed)
         try:
             records = await asyncio.to_thread(served.core.load)
@@ -73,7 +75,30 @@ class CoordinatorOpener(ABC, Generic[S]):
         log.info("%s-%d: %d records replayed", COORDINATORS[self.topic], number, records)
         return served
 
-    def _open_log(self, partition: int, epoch: int, view: ClusterView) -> PartitionLog:
-        folder = Path(self._settings.storage) / "logs" / f"{self.topic}-{partition}"
-        topic_id = view.topics[self.topic].topic_id
-        return PartitionLog.open(folder, topic_id=topic_id, epoch=epoch, config=self._log_config(view), now_ms=now_ms)
+    async def _open_log(
+        self, partition: int, epoch: int, view: ClusterView, failed: Callable[[], None]
+    ) -> PartitionLog:
+        topic_id, config = view.topics[self.topic].topic_id, self._log_config(view)
+        storage = Path(self._settings.storage)
+        role = await open_role(
+            self._settings.location,
+            f"{COORDINATORS[self.topic]}-{partition}",
+            epoch,
+            storage,
+            flush_interval_ms=self._settings.config.storage_object_flush_interval_ms,
+            is_of_one=True,
+        )
+        if role is None:
+            folder = storage / "logs" / name_of(self.topic, partition)
+            return await asyncio.to_thread(
+                PartitionLog.open, folder, topic_id=topic_id, epoch=epoch, config=config, now_ms=now_ms
+            )
+        try:
+            opened = await role.open_log(
+                self.topic, partition, topic_id=topic_id, epoch=epoch, config=config, now_ms=now_ms
+            )
+        except BaseException:
+            role.abandon()
+            raise
+        role.watch(failed)
+        return opened

@@ -171,7 +171,7 @@ class Committer:
             raise self.keeper.refusal.again()
         if self._failure is not None and loop.time() < self._retry_at_s:
             raise self._failure.again()
-        self._storage.admit()
+        self._admit()
         before = self.producers.update(header, end) if header.producer_id != NO_PRODUCER else None
         aborted = self.producers.aborted(header, before) if end is not None and not end.commit else None
         ahead = self._storage.append(header, batch, appended_ms)
@@ -182,6 +182,15 @@ class Committer:
         if self._task is None:
             self._task = loop.create_task(self._run())
         return write
+
+    def _admit(self) -> None:
+        """Refuse what could be made durable, and not be copied. Raises StorageError."""
+        if self._storage.is_write_ahead:
+            try:
+                self._disk.check_room(self._directory)
+            except OSError as error:
+                raise self._storage_error(error) from error
+        self._storage.admit()
 
     async def roll(self) -> None:
         """Begin a new segment unless the last one is empty. Raises NotLeader or StorageError if that fails."""
@@ -343,7 +352,7 @@ class Committer:
 
         Returns the segment; its index does not contain the batches yet. ``is_synced``: see flush.messages.
         """
-        if writes:
+        if writes and not self._storage.is_write_ahead:
             self._disk.check_room(self._directory)
         if begin_segment and self._flushing.is_behind:
             self._disk.sync(self.segments[-1].fd)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from muster.actors.log.committer import RETRY_AFTER_S
@@ -29,6 +29,67 @@ TopicIdPartition = tuple[UUID, int]
 """Topic id and partition."""
 OnOpen = Callable[[str, int, PartitionLog], None]
 """Called with the topic, partition and log of each newly opened log, before the log is used. Must not raise."""
+
+
+class LogStorage(Protocol):
+    """Where the logs of a role are."""
+
+    async def open_log(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        topic_id: UUID,
+        epoch: int,
+        config: LogConfig,
+        now_ms: Callable[[], int],
+    ) -> PartitionLog:
+        """Open a log with a leader epoch that no call had before. Raises LogError."""
+
+    async def is_stored(self, topic: str, partition: int, topic_id: UUID) -> bool:
+        """Whether there is anything of that partition. Raises StorageError if that is unknown."""
+
+    async def delete(self, topic: str, partition: int, topic_id: UUID) -> None:
+        """Delete what is there of a partition whose log is closed. Raises StorageError."""
+
+
+class SharedDirectory:
+    """Logs in a directory that all hosts share."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._disk = SharedDisk()
+
+    async def open_log(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        topic_id: UUID,
+        epoch: int,
+        config: LogConfig,
+        now_ms: Callable[[], int],
+    ) -> PartitionLog:
+        return await asyncio.to_thread(
+            PartitionLog.open,
+            self._folder / directories.name_of(topic, partition),
+            topic_id=topic_id,
+            epoch=epoch,
+            config=config,
+            now_ms=now_ms,
+            disk=self._disk,
+        )
+
+    async def is_stored(self, topic: str, partition: int, topic_id: UUID) -> bool:
+        del topic_id
+        return (self._folder / directories.name_of(topic, partition)).is_dir()
+
+    async def delete(self, topic: str, partition: int, topic_id: UUID) -> None:
+        path = self._folder / directories.name_of(topic, partition)
+        try:
+            await asyncio.to_thread(directories.remove, path, topic_id)
+        except OSError as error:
+            raise StorageError(f"{path} cannot be removed: {error}") from error
 
 
 class _Partition:
@@ -63,13 +124,13 @@ class OpenLogs:
 
     def __init__(
         self,
-        logs: Path,
+        storage: LogStorage,
         config: LogConfig,
         next_epoch: Callable[[str, int], Awaitable[int]],
         now_ms: Callable[[], int],
         on_open: OnOpen = lambda *_: None,
     ) -> None:
-        self._logs = logs
+        self._storage = storage
         self.config = config
         """The configuration of topics without overrides. :meth:`reconfigure` applies a change."""
         self._topics: dict[UUID, Topic] = {}
@@ -80,7 +141,6 @@ class OpenLogs:
         self._partitions: dict[TopicIdPartition, _Partition] = {}
         self._failed: dict[TopicIdPartition, _Failed] = {}
         self._limited_log = LimitedLog(log)
-        self._disk = SharedDisk()
         self._is_closed = False
 
     def use(self, topic: Topic, partition: int, action: Callable[[PartitionLog], T]) -> asyncio.Future[T]:
@@ -163,14 +223,13 @@ class OpenLogs:
             epoch = await self._next_epoch(topic.name, partition)
         except Exception as error:
             raise NotLeader(f"no leader epoch to be had: {error!r}") from error
-        return await asyncio.to_thread(
-            PartitionLog.open,
-            self._logs / directories.name_of(topic.name, partition),
+        return await self._storage.open_log(
+            topic.name,
+            partition,
             topic_id=topic.topic_id,
             epoch=epoch,
             config=self._config_of(topic),
             now_ms=self._now_ms,
-            disk=self._disk,
         )
 
     def _config_of(self, topic: Topic) -> LogConfig:
@@ -185,12 +244,12 @@ class OpenLogs:
         return config
 
     async def open_stored(self, topic: Topic, partition: int) -> None:
-        """Open the log if its directory exists. On failure it is left for the next call."""
+        """Open the log if there is anything of it. On failure it is left for the next call."""
         entry = self._partitions.get((topic.topic_id, partition))
-        is_stored = (self._logs / directories.name_of(topic.name, partition)).is_dir()
-        if is_stored and (entry is None or entry.log is None):
+        if entry is None or entry.log is None:
             with suppress(LogError):
-                await self.use(topic, partition, lambda log: log)
+                if await self._storage.is_stored(topic.name, partition, topic.topic_id):
+                    await self.use(topic, partition, lambda log: log)
 
     def open_logs(self) -> list[PartitionLog]:
         """Return the logs that are open now."""
@@ -216,13 +275,12 @@ class OpenLogs:
 
     async def delete(self, topic: Topic, partition: int) -> None:
         """Close the partition if it is open, and remove its directory if it exists. Failures are logged."""
-        path = self._logs / directories.name_of(topic.name, partition)
         try:
             self._failed.pop((topic.topic_id, partition), None)
             await self._close(self._partitions.pop((topic.topic_id, partition), None))
-            await asyncio.to_thread(directories.remove, path, topic.topic_id)
-        except (OSError, StorageError) as error:
-            log.error("%s cannot be removed: %s", path, error)
+            await self._storage.delete(topic.name, partition, topic.topic_id)
+        except StorageError as error:
+            log.error("%s", error)
 
     async def close(self) -> None:
         """Make everything appended durable, and close all logs. Every later use gets NotLeader."""

@@ -422,9 +422,11 @@ class PartitionLog(LogReader):
         """Wait until everything appended is durable, then close the files. May be called again."""
         if self._writer.over is None:
             self._writer.end(NotLeader(f"{self.directory.name} is closed"))
+            self._storage.closing()
         await self._cleaner.stop()
         await self._replacer.settled()
         await self._writer.close()
+        await self._storage.close()
 
     async def delete(self) -> None:
         """Close the log, and remove the directory if it still belongs to this topic. Raises StorageError."""

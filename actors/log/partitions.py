@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -21,7 +20,7 @@ from muster.actors.log.cumulative_size import CumulativeSizes, TopicPartition, c
 from muster.actors.log.errors import LogError
 from muster.actors.log.format.client_batch import ClientBatch
 from muster.actors.log.leader_epochs import offset_for_leader_epoch
-from muster.actors.log.open_logs import OnOpen, OpenLogs, TopicIdPartition
+from muster.actors.log.open_logs import LogStorage, OnOpen, OpenLogs, TopicIdPartition
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.produces import Placed, Submitted
 from muster.actors.log.routing import MAY_COME, Routing
@@ -49,7 +48,7 @@ class Partitions:
     def __init__(
         self,
         *,
-        storage: Path,
+        storage: LogStorage,
         config: LogConfig,
         topics: Callable[[], ClusterView],
         index: int,
@@ -70,7 +69,7 @@ class Partitions:
         """Open logs that this actor owns according to the following view."""
         self._ready_in: ClusterView | None = None
         self._now_ms = now_ms
-        self._open_logs = OpenLogs(storage / "logs", config, next_epoch, now_ms, self._opened)
+        self._open_logs = OpenLogs(storage, config, next_epoch, now_ms, self._opened)
         self._on_open = on_open
         self.on_leader_epoch: Callable[[LeaderEpoch], None] = lambda _: None
         """Called with the leader epoch of each log that is opened, before the log is used."""
@@ -107,6 +106,13 @@ class Partitions:
     def start_upkeep(self) -> None:
         """Begin periodic retention and compaction, as configured."""
         self._upkeep.start()
+
+    async def open_all(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Open these partitions, of which some may not exist any more. Failures are logged."""
+        view = self._routing.view()
+        for topic_id, partition in partitions:
+            if (topic := view.topic_by_id(topic_id)) is not None:
+                await self._open_logs.open_stored(topic, partition)
 
     def place(self, topic_id: UUID, partition: int, records: Buffer, transaction: Transaction | None = None) -> Placed:
         """:meth:`submit`, without a future if the batch need not wait: return its place, or why it is refused."""

@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from muster.actors.config import in_force, log_config
+from muster.actors.log.bucket.copies import ClientsCopyDisk
+from muster.actors.log.bucket.opening import open_role
+from muster.actors.log.bucket.role import RoleLogs
 from muster.actors.log.history import LogHistory
 from muster.actors.log.listener import LogServer
+from muster.actors.log.open_logs import SharedDirectory
 from muster.actors.log.partitions import Partitions
 from muster.actors.runtime.channels import own_channels
 from muster.actors.runtime.process import wall_ms
@@ -43,13 +47,15 @@ class ServedLogs:
         view: ClusterView,
         zk: ZooKeeperClient,
         failed: Callable[[], None],
+        in_bucket: RoleLogs | None = None,
     ) -> None:
-        """``owner`` is the actor whose process this is."""
+        """``owner`` is the actor whose process this is. ``in_bucket``: the logs of a cluster on a bucket."""
         self._config = config = settings.config
         self._name, self._owner, self._epoch = f"log-{index}", owner, epoch
         self._zk = zk
         self._view = view
         self._failed = failed
+        self._in_bucket = in_bucket
         self._loop = asyncio.get_running_loop()
         self._superseded: asyncio.TimerHandle | None = None
         self._is_over = False
@@ -64,7 +70,7 @@ class ServedLogs:
         )
         self._channels = own_channels(settings, view)
         self.partitions = Partitions(
-            storage=storage,
+            storage=in_bucket or SharedDirectory(storage / "logs"),
             config=log_config(in_force(config, view.configs)),
             topics=lambda: self._view,
             index=index,
@@ -86,7 +92,14 @@ class ServedLogs:
     def begin(self) -> None:
         self.partitions.start_upkeep()
         self._history.start()
+        if self._in_bucket is not None:
+            self._in_bucket.watch(self._failed)
+            self._spawn(self._open_recovered(self._in_bucket))
         self._spawn(asyncio.to_thread(when_superseded, self._zk, self._epoch, self._on_superseded))
+
+    async def _open_recovered(self, in_bucket: RoleLogs) -> None:
+        """Open what holds back the write-ahead log, used or not."""
+        await self.partitions.open_all(in_bucket.recovered())
 
     def _on_superseded(self) -> None:
         """On a thread of the ZooKeeper client."""
@@ -105,7 +118,11 @@ class ServedLogs:
         self._is_over = True
         if self._superseded is not None:
             self._superseded.cancel()
+        if self._in_bucket is not None:
+            self._in_bucket.close_soon()
         await self.partitions.close()
+        if self._in_bucket is not None:
+            await self._in_bucket.close()
         self._channels.close()
 
     async def finish(self) -> None:
@@ -146,13 +163,21 @@ class LogOpener:
                 log.warning("%s waits to serve: %s", self._owner, error)
 
     async def open(self, number: int, epoch: int, view: ClusterView, failed: Callable[[], None]) -> ServedLogs:
-        """Open no partition yet.
+        """Open no partition yet. On a bucket: its write-ahead log; waits while the bucket is away.
 
         Raises Superseded if the actor epoch is not the newest any more; ZooKeeperUnreachable.
         """
         zk = await self._zookeeper()
         held = await asyncio.to_thread(actor_epoch, zk, f"log-{number}", epoch)
-        return ServedLogs(self._settings, self._secret, self._owner, number, held, view, zk, failed)
+        in_bucket = await open_role(
+            self._settings.location,
+            f"log-{number}",
+            epoch,
+            Path(self._settings.storage),
+            flush_interval_ms=self._settings.config.storage_object_flush_interval_ms,
+            disk=ClientsCopyDisk(),
+        )
+        return ServedLogs(self._settings, self._secret, self._owner, number, held, view, zk, failed, in_bucket)
 
     async def close(self) -> None:
         """Disconnect from ZooKeeper."""

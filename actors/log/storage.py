@@ -67,6 +67,14 @@ class PartitionStorage(ABC):
         """
 
     @abstractmethod
+    def closing(self) -> None:
+        """Note that the log is being closed: what waits must not wait for ever."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Give back what only this log has. Called when its files are closed; maybe again."""
+
+    @abstractmethod
     async def remove(self, segments: Sequence[SegmentName]) -> None:
         """Remove what else is stored of segments that the manifest does not list any more. Failures are logged."""
 
@@ -112,6 +120,12 @@ class DirectoryStorage(PartitionStorage):
                 self.check()
             raise
         self.check()
+
+    def closing(self) -> None:
+        """Leave it to the disk."""
+
+    async def close(self) -> None:
+        """Keep the claim: it is in the directory."""
 
     async def remove(self, segments: Sequence[SegmentName]) -> None:
         """Return: the files are all there is."""

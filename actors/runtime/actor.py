@@ -16,7 +16,7 @@ from muster.actors.runtime.process import log_to_file, socket_path
 from muster.actors.runtime.ray.light_worker import end_signal_polls_soon, without_arrow_serialization_in_worker
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.runtime.started import Started
-from muster.actors.runtime.storage import check_shared
+from muster.actors.runtime.storage import check_shared, make_own
 from muster.actors.tables.arrow import without_numpy
 from muster.actors.wire.internal.listener import Server
 
@@ -77,7 +77,8 @@ class Actor:
             self._watching = asyncio.get_running_loop().create_task(watch_controller(pings, timeout_s))
 
     async def _check_storage(self) -> None:
-        await asyncio.to_thread(check_shared, Path(self.settings.storage), self.settings.cluster_id)
+        check = check_shared if self.settings.bucket is None else make_own
+        await asyncio.to_thread(check, Path(self.settings.storage), self.settings.cluster_id)
 
     async def _start(self) -> Started:
         raise NotImplementedError

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from muster.actors.object_storage.location import Location
 from muster.placement.zookeeper.access import ANYONE, Access
 
 if TYPE_CHECKING:  # commands need its constants, and its import takes longer than they may
@@ -31,7 +32,9 @@ class ClusterSettings:
 
     config: MusterConfig
     storage: str
-    """Absolute path; the same directory on every node."""
+    """Absolute path; the same directory on every node, or with a ``bucket``, one of each node's own."""
+    bucket: str | None = None
+    """URI of the bucket in which everything is that must survive a node. None: that is in ``storage``."""
     cluster_id: str
     zookeeper: str
     """HOST:PORT[,HOST:PORT...][/CHROOT] of a ZooKeeper that already serves."""
@@ -48,6 +51,11 @@ class ClusterSettings:
     namespace: str = NAMESPACE
     log_format: LogFormat = "text"
     """Format of the actors' logs."""
+
+    @property
+    def location(self) -> Location | None:
+        """The place of ``bucket``."""
+        return None if self.bucket is None else Location.parse(self.bucket)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ from benchmarks.report import Figures, output, output_options
 from muster.actors.config import MusterConfig, log_config
 from muster.actors.log.format.records import build_batch
 from muster.actors.log.listener import LogServer
+from muster.actors.log.open_logs import SharedDirectory
 from muster.actors.log.partitions import Partitions
 from muster.actors.runtime.process import now_ms
 from muster.actors.tables.spool import Sample, SampleStore
@@ -114,7 +115,7 @@ def log_process(folder: Path, topics: Mapping[str, Topic], pipe: Pipe) -> None:
     async def serve() -> None:
         view = _view(None, 1, topics)
         partitions = Partitions(
-            storage=folder,
+            storage=SharedDirectory(folder / "logs"),
             config=log_config(MusterConfig.from_properties({})),
             topics=lambda: view,
             index=0,

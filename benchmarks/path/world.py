@@ -22,6 +22,7 @@ from muster.actors.audit.sends import Sends
 from muster.actors.config import MusterConfig, log_config
 from muster.actors.log.history import LogHistory
 from muster.actors.log.listener import LogServer
+from muster.actors.log.open_logs import SharedDirectory
 from muster.actors.log.partitions import Partitions
 from muster.actors.offsets import serving as offsets_serving
 from muster.actors.runtime.channels import own_channels
@@ -208,7 +209,7 @@ async def _log_actor(settings: ClusterSettings, view: ClusterView, sockets: Path
     history = LogHistory(folder, 0, flush_ms=flush_ms, topics=lambda: view, now_ms=wall_ms)
     channels = own_channels(settings, view)
     partitions = Partitions(
-        storage=folder,
+        storage=SharedDirectory(folder / "logs"),
         config=log_config(settings.config),
         topics=lambda: view,
         index=0,

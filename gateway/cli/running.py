@@ -20,7 +20,7 @@ from muster.actors.runtime.settings import HTTP_ADDRESSES
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.http_client import GatewayUrl, get
 from muster.gateway.cli.login import with_login
-from muster.gateway.cli.names import NAME
+from muster.gateway.cli.names import NAME, STORAGE_DIRECTORY
 from muster.gateway.cli.ray import connection
 from muster.gateway.cli.ray.reach import listens
 from muster.gateway.cli.storage import directory as storage
@@ -52,7 +52,7 @@ def by_storage_or_address(command: F) -> F:
             "--storage",
             "directory",
             metavar="DIR",
-            type=click.Path(path_type=Path),
+            type=STORAGE_DIRECTORY,
             default=Path("muster-data"),
             help="Storage directory of the cluster. Default ./muster-data.",
         ),

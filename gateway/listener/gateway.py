@@ -145,7 +145,7 @@ class Gateway:
         """``storage``: the directory of all data, storage.path if not given."""
         self.id = gateway_id
         self.node_id = node_id
-        self.storage = storage or Path(config.storage_path).absolute()
+        self.storage = storage or config.directory
         self.started_with = config
         self.config = in_force(config, view.configs, gateway_id)
         """The configuration in force; alterations come with the view."""

@@ -30,10 +30,18 @@ from tests.chaos.run import Run
 @click.option("--rate", default=50, show_default=True, help="Records per second and producer.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where journals and logs go, and stay.")
 @click.option("--tree", type=click.Path(exists=True, file_okay=False, path_type=Path), default=ROOT, hidden=True)
+@click.option("--bucket", is_flag=True, help="The cluster lives on a bucket, whose requests meet faults.")
 @click.option("--show", is_flag=True, help="Print the plan and end.")
 @click.pass_context
 def main(
-    context: click.Context, seed: int, minutes: float, rate: int, folder: Path | None, tree: Path, show: bool
+    context: click.Context,
+    seed: int,
+    minutes: float,
+    rate: int,
+    folder: Path | None,
+    tree: Path,
+    bucket: bool,
+    show: bool,
 ) -> None:
     """Run the plan of a seed and check what came of it. Exit code 1 if a rule was violated."""
     if context.invoked_subcommand is not None:
@@ -45,7 +53,7 @@ def main(
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # end the child processes
     place = folder or Path(tempfile.mkdtemp(prefix="muster-chaos-"))
     place.mkdir(parents=True, exist_ok=True)
-    Run(wanted, place, tree, rate, lambda text: click.echo(f"chaos: {text}", err=True)).go()
+    Run(wanted, place, tree, rate, lambda text: click.echo(f"chaos: {text}", err=True), on_bucket=bucket).go()
     if not _report(place, minutes):
         click.echo(
             f"chaos: again: make chaos SEED={seed} MINUTES={minutes:g}; journals and logs are in {place};\n"

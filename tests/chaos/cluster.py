@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,8 @@ import psutil
 
 from pytest_muster.bound import bound
 from tests.chaos import processes
+from tests.object_storage.faulty import Fault, faulty
+from tests.object_storage.seaweedfs import seaweedfs
 
 ROOT = Path(__file__).parents[2]
 _STOP_S = 60.0
@@ -30,17 +33,34 @@ class StartFailed(RuntimeError):
 class Cluster:
     """``with Cluster(folder, gateways=3, properties={...}) as cluster``: serves inside, and leaves nothing behind."""
 
-    def __init__(self, folder: Path, *, gateways: int, properties: dict[str, str], tree: Path = ROOT) -> None:
-        """``tree``: the checkout from which Muster runs."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        gateways: int,
+        properties: dict[str, str],
+        tree: Path = ROOT,
+        bucket_seed: int | None = None,
+    ) -> None:
+        """``tree``: the checkout from which Muster runs. ``bucket_seed``: it lives on a bucket with such faults."""
         self.storage = folder / "storage"
+        self._folder = folder
+        self._bucket_seed = bucket_seed
+        self._bucket = ExitStack()
+        self._bucket_environment: dict[str, str] = {}
+        self.bucket_faults: list[Fault] = []
+        """Faults that requests to the bucket met so far."""
         self._tree = tree
         self._ready_file, self._log = folder / "ready.json", folder / "muster.log"
         port = free_ports(2 * gateways)
         self.bootstrap = ",".join(f"127.0.0.1:{port + number}" for number in range(gateways))
         self.http = [f"http://127.0.0.1:{port + gateways + number}" for number in range(gateways)]
         sets = {**properties, "metrics.port": str(port + gateways)}
+        if bucket_seed is not None:
+            sets |= {"storage.path": "s3://muster-chaos/cluster", "storage.object.cache.path": str(self.storage)}
+        storage = [] if bucket_seed is not None else ["--storage", str(self.storage)]
         self._command = [
-            *(*_MUSTER, "up", "--port", str(port), "--gateways", str(gateways), "--storage", str(self.storage)),
+            *(*_MUSTER, "up", "--port", str(port), "--gateways", str(gateways), *storage),
             *("--ready-file", str(self._ready_file)),
             *(item for name, value in sets.items() for item in ("--set", f"{name}={value}")),
         ]
@@ -74,6 +94,8 @@ class Cluster:
                 process.kill()
         self._process.wait(_STOP_S)
         psutil.wait_procs(members[1:], timeout=_STOP_S)
+        if self._bucket_seed is not None:  # as on another host: ZooKeeper's data are all that comes back
+            shutil.rmtree(self.storage / "logs")
 
     def status(self) -> dict[str, Any]:
         """Output of ``muster status``."""
@@ -104,14 +126,30 @@ class Cluster:
 
     def _environment(self) -> dict[str, str]:
         """Python finds the tree's own packages first, in Ray's workers as well."""
-        return {**os.environ, "PYTHONPATH": str(self._tree)}
+        return {**os.environ, **self._bucket_environment, "PYTHONPATH": str(self._tree)}
+
+    def _enter_bucket(self, seed: int) -> None:
+        """Start object storage behind a proxy with faults; some hundred of the faults that a run draws are met."""
+        folder = self._folder / "object-storage"
+        folder.mkdir()
+        service = self._bucket.enter_context(seaweedfs(folder))
+        proxy = self._bucket.enter_context(faulty(service.endpoint))
+        proxy.random = random.Random(seed)
+        self._bucket_environment = service.environment(proxy.url)
+        self.bucket_faults = proxy.met
 
     def __enter__(self) -> Cluster:
-        self.start()
+        with ExitStack() as undo:
+            if self._bucket_seed is not None:
+                undo.push(self._bucket)
+                self._enter_bucket(self._bucket_seed)
+            self.start()
+            undo.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.end()
+        with self._bucket:
+            self.end()
 
 
 def free_ports(count: int) -> int:

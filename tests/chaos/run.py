@@ -34,6 +34,7 @@ PROPERTIES = {
     "reconciler.interval.ms": "2000",
     "offsets.topic.segment.bytes": "65536",
 }
+BUCKET_PROPERTIES = {"storage.object.flush.interval.ms": "10"}
 TOPIC_CONFIG = {"segment.bytes": "65536"}
 """Segments are small, so that faults meet logs that are starting a new one."""
 _SAMPLE_EVERY_S = 2.0
@@ -51,6 +52,8 @@ class Run:
     say: Callable[[str], None]
     drain_s: float = DRAIN_S
     """Limit of each part of the end."""
+    on_bucket: bool = False
+    """Whether the cluster lives on a bucket: with 503, latency, lost requests and responses."""
 
     def go(self) -> None:
         """Leaves the journals in ``folder/journals``. StartFailed. In any case, no process keeps running."""
@@ -67,13 +70,17 @@ class Run:
             shared_groups=self.plan.shared_groups,
             transactional=transactional,
         )
-        cluster = Cluster(self.folder, gateways=plan.GATEWAYS, properties=PROPERTIES, tree=self.tree)
+        seed = self.plan.seed if self.on_bucket else None
+        properties = PROPERTIES | (BUCKET_PROPERTIES if self.on_bucket else {})
+        cluster = Cluster(self.folder, gateways=plan.GATEWAYS, properties=properties, tree=self.tree, bucket_seed=seed)
         with cluster:
             fleet = Fleet(self.plan, cluster.bootstrap, journals, journal, self.records_per_s)
             try:
                 self._load(cluster, fleet, journal, Journal(journals / "observer.jsonl"))
             finally:
                 fleet.end()
+        if self.on_bucket:
+            self.say(f"requests to the bucket met {len(cluster.bucket_faults)} faults")
 
     def _load(self, cluster: Cluster, fleet: Fleet, journal: Journal, observing: Journal) -> None:
         observer = Observer(cluster.bootstrap, self.plan.topics, self.plan.groups, observing)

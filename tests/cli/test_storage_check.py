@@ -76,12 +76,27 @@ def test_refusals(muster: Command, arguments: list[str], problem: str) -> None:
 
 
 @pytest.mark.parametrize("command", [["up"], ["doctor"]])
-def test_a_cluster_cannot_live_there_yet(
-    muster: Command, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("uri", "problem"),
+    [
+        ("ftp://host/folder", "the scheme is none of s3://, gs://, az://"),
+        ("s3://key:secret@bucket", "credentials do not belong into the URI"),
+        ("file://host/folder", "the scheme is none of s3://, gs://, az://"),
+    ],
+)
+def test_no_cluster_lives_anywhere_else(
+    muster: Command, command: list[str], uri: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = muster(*command, "--storage", "s3://bucket/prefix")
+    done = muster(*command, "--storage", uri)
     assert done.exit_code != 0
-    assert "storage.path=s3://bucket/prefix is a URI" in done.stdout + done.stderr
+    assert problem in done.stdout + done.stderr
     assert "unexpected" not in done.stderr
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("command", [["status"], ["down"], ["log", "verify"]])
+def test_a_directory_is_no_bucket(muster: Command, command: list[str]) -> None:
+    done = muster(*command, "--storage", "s3://bucket/prefix")
+    assert done.exit_code == 2
+    assert "s3://bucket/prefix is no directory; name storage.object.cache.path, the one of this node" in done.stderr

@@ -15,6 +15,7 @@ from muster.actors.audit.commits import CommitSteps
 from muster.actors.audit.members import MemberPeriods
 from muster.actors.config import MusterConfig, in_force, log_config
 from muster.actors.log.listener import LogServer
+from muster.actors.log.open_logs import SharedDirectory
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.partitions import Partitions
 from muster.actors.offsets.history.group_history import GroupHistory
@@ -98,7 +99,7 @@ class Actors:
     async def start(self) -> None:
         for index in self._controller.logs:
             self.logs[index] = Partitions(
-                storage=self.storage,
+                storage=SharedDirectory(self.storage / "logs"),
                 config=log_config(in_force(self._config, self._view().configs)),
                 topics=self._view,
                 index=index,

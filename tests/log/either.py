@@ -52,13 +52,11 @@ class Buckets:
         store = ObjectStore(MemoryBackend(self.of.setdefault(directory, MemoryBucket())))
 
         async def open_all() -> tuple[LaterRoleLogs, PartitionLog]:
-            role = await LaterRoleLogs.open(store, ROLE, len(self.roles) + 1, directory.parent)
+            role = await LaterRoleLogs.open(store, ROLE, len(self.roles) + 1, directory.parent, disk=disk)
             assert isinstance(role, LaterRoleLogs)
             topic, _, partition = directory.name.rpartition("-")
             named = (topic, int(partition)) if topic and partition.isdigit() else (directory.name, 0)
-            opened = await role.open_log(
-                *named, topic_id=topic_id, epoch=epoch, config=config, now_ms=now_ms, disk=disk
-            )
+            opened = await role.open_log(*named, topic_id=topic_id, epoch=epoch, config=config, now_ms=now_ms)
             return role, opened
 
         role, opened = elsewhere(open_all())

@@ -20,6 +20,7 @@ from muster.actors.log.format import client_batch as client_batch_module
 from muster.actors.log.format.batch import iter_headers, read_header
 from muster.actors.log.format.client_batch import AT_ONCE_RECORDS
 from muster.actors.log.format.compression import decompress
+from muster.actors.log.open_logs import SharedDirectory
 from muster.actors.log.partition import Append, PartitionLog
 from muster.actors.log.partitions import Partitions
 from muster.actors.log.produces import Produce
@@ -46,7 +47,7 @@ class Cluster:
         self.may_respond = asyncio.Event()
         self.may_respond.set()
         self.partitions = Partitions(
-            storage=storage,
+            storage=SharedDirectory(storage / "logs"),
             config=LogConfig(),
             topics=lambda: self.view,
             index=index,

@@ -16,6 +16,7 @@ from pathlib import Path
 from muster.actors.group.config import GroupConfig
 from muster.actors.log.config import LogConfig
 from muster.actors.log.listener import LogServer
+from muster.actors.log.open_logs import SharedDirectory
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.partitions import Partitions
 from muster.actors.offsets.partition import OffsetsPartition
@@ -73,7 +74,12 @@ def log(storage: Path, zk: ZooKeeperClient) -> Handler:
         return await asyncio.to_thread(next_epoch, zk, topic, partition, "log-0", holder=mine)
 
     partitions = Partitions(
-        storage=storage, config=CONFIG, topics=lambda: view, index=0, next_epoch=take, now_ms=now_ms
+        storage=SharedDirectory(storage / "logs"),
+        config=CONFIG,
+        topics=lambda: view,
+        index=0,
+        next_epoch=take,
+        now_ms=now_ms,
     )
     when_superseded(zk, mine, lambda: os._exit(1))
     return LogServer(partitions)

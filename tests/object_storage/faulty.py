@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from random import Random
 
 from aiohttp import ClientSession, web
 
@@ -23,6 +24,11 @@ class Fault(Enum):
     LOST_RESPONSE = "the connection breaks after the request took effect"
     CUT = "the connection breaks in the middle of the response's body"
     HELD = "the service gets the request when it is let go"
+
+
+_DRAWN = [each for each in Fault if each is not Fault.HELD]
+_FAULTY_SHARE = 0.02
+_MEAN_DELAY_S = 0.02
 
 
 @dataclass(slots=True)
@@ -42,6 +48,8 @@ class Proxy:
     met: list[Fault] = field(default_factory=list)
     """Faults that were met."""
     delay_s: float = 0.0
+    random: Random | None = None
+    """Draws a fault of one request in fifty, and a further delay of each."""
     _planned: list[_Planned] = field(default_factory=list)
     _has_met: threading.Event = field(default_factory=threading.Event)
     _go: threading.Event = field(default_factory=threading.Event)
@@ -67,7 +75,13 @@ class Proxy:
                 self.met.append(planned.fault)
                 self._has_met.set()
                 return planned.fault
+        if self.random is not None and self.random.random() < _FAULTY_SHARE:
+            self.met.append(self.random.choice(_DRAWN))
+            return self.met[-1]
         return None
+
+    def _delay_s(self) -> float:
+        return self.delay_s + (self.random.expovariate(1 / _MEAN_DELAY_S) if self.random is not None else 0.0)
 
 
 @contextmanager
@@ -121,7 +135,7 @@ async def _handle(proxy: Proxy, session: ClientSession, endpoint: str, request: 
             return _break(request)
         case Fault.HELD:
             await asyncio.to_thread(proxy._go.wait)
-    await asyncio.sleep(proxy.delay_s)
+    await asyncio.sleep(proxy._delay_s())
     headers = [(name, value) for name, value in request.headers.items() if name.lower() not in _HOP]
     async with session.request(
         request.method, f"{endpoint}{request.raw_path}", headers=headers, data=body or None, allow_redirects=False

@@ -12,13 +12,16 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 from muster.actors.log.bucket.manifest import BucketManifest, StoredSegment
 from muster.actors.log.errors import StorageError
 from muster.actors.log.files import append_times, snapshot
+from muster.actors.log.files import directory as directories
 from muster.actors.log.files.disk import Disk
 from muster.actors.log.files.manifest import Manifest
-from muster.actors.log.files.segment import SegmentName
+from muster.actors.log.files.room import SharedDisk
+from muster.actors.log.files.segment import SegmentName, first_serial
 from muster.actors.log.format.batch import read_header
 from muster.actors.log.wal.objects import Entry
 from muster.actors.log.wal.patience import patiently
@@ -43,6 +46,10 @@ class CopyDisk(Disk):
 
     def rename(self, path: Path, target: Path) -> None:
         path.replace(target)
+
+
+class ClientsCopyDisk(CopyDisk, SharedDisk):
+    """The disk of copies of clients' records, which leave its reserve alone."""
 
 
 COPY_DISK = CopyDisk()
@@ -85,14 +92,15 @@ class Copy:
     """The copy of one partition that is being made."""
 
     def __init__(
-        self, store: ObjectStore, place: str, directory: Path, epoch: int, first_serial: int, segment_bytes: int
+        self, store: ObjectStore, place: str, directory: Path, topic_id: UUID, epoch: int, segment_bytes: int
     ) -> None:
         """``epoch``: the leader epoch that opens it. ``segment_bytes``: of what is made from the write-ahead log."""
-        self.next_serial = first_serial
+        self.next_serial = first_serial(topic_id)
         """Serial of the first segment that is still free."""
         self._store = store
         self._folder = folder_of(place)
         self._directory = directory
+        self._topic_id = topic_id
         self._epoch = epoch
         self._segment_bytes = segment_bytes
         self._stale = directory.with_name(f"{directory.name}.{secrets.token_hex(4)}{_STALE}")
@@ -110,7 +118,7 @@ class Copy:
         """Keep what is there and is needed. Returns names and sizes of the other files."""
         with suppress(FileNotFoundError):
             self._directory.rename(self._stale)
-        self._directory.mkdir(parents=True)
+        directories.prepare(self._directory, self._topic_id, self._epoch)
         missing: dict[str, int] = {}
         for segment in segments:
             for name, size_bytes in _files(segment, is_last=segment is segments[-1]).items():

@@ -98,6 +98,15 @@ def place_of(topic: str, partition: int, topic_id: UUID) -> str:
     return f"{topic}-{partition}.{topic_id}"
 
 
+def partition_of(name: str) -> tuple[str, int]:
+    """Return topic and partition of a manifest's name. Raises StorageError if it is none."""
+    topic_partition = name.removeprefix(FOLDER).rpartition(".")[0]
+    topic, _, partition = topic_partition.rpartition("-")
+    if not topic or not partition.isdecimal():
+        raise StorageError(f"{name} is no manifest of a partition")
+    return topic, int(partition)
+
+
 class ManifestObject:
     """The manifest as this process has read or replaced it last. One call at a time."""
 

@@ -15,21 +15,23 @@ from muster.actors.log.bucket.manifest import FOLDER, ManifestObject, place_of
 from muster.actors.log.bucket.storage import MAX_SEGMENT_BYTES, BucketStorage
 from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import LogError, NotLeader, StorageError
+from muster.actors.log.files import directory as directories
 from muster.actors.log.files import recovery
-from muster.actors.log.files.directory import name_of
 from muster.actors.log.files.disk import Disk
-from muster.actors.log.files.segment import Segment, first_serial
+from muster.actors.log.files.segment import Segment
 from muster.actors.log.partition import PartitionLog
 from muster.actors.log.wal.objects import Entry
 from muster.actors.log.wal.opening import Recovered, open_wal
 from muster.actors.log.wal.writer import Wal
-from muster.actors.object_storage.store import ObjectStore
+from muster.actors.object_storage.store import NoSuchObject, ObjectStorageError, ObjectStore
 
 log = logging.getLogger(__name__)
 
 MAX_WAL_BYTES = 64 << 20
 """Beyond that, partitions get new segments, so that the oldest part of the write-ahead log is not needed any more."""
 _MAX_QUEUED_BYTES = 32 << 20
+_CLOSE_S = 4.0
+"""Less than a successor waits for its predecessor to resign."""
 _MAX_WAIT_S = 10.0
 """After an object has been on its way for so long, further batches are refused: what waits already goes on waiting."""
 
@@ -39,9 +41,23 @@ TopicIdPartition = tuple[UUID, int]
 class RoleLogs:
     """For the event loop's thread. Use :meth:`open`."""
 
-    def __init__(self, store: ObjectStore, folder: Path, wal: Wal, recovered: Recovered, max_wal_bytes: int) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        folder: Path,
+        wal: Wal,
+        recovered: Recovered,
+        *,
+        disk: Disk,
+        is_of_one: bool,
+        max_wal_bytes: int,
+    ) -> None:
         self.store = store
         self.wal = wal
+        self._disk = disk
+        self._is_of_one = is_of_one
+        self._closing: asyncio.TimerHandle | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._folder = folder
         self._max_wal_bytes = max_wal_bytes
         self._recovered = recovered
@@ -65,24 +81,42 @@ class RoleLogs:
         folder: Path,
         *,
         flush_interval_ms: int = 0,
+        disk: Disk = COPY_DISK,
+        is_of_one: bool = False,
         max_wal_bytes: int = MAX_WAL_BYTES,
     ) -> RoleLogs:
         """Take over the role, with an epoch that no call had before. Waits while the bucket is away.
 
-        ``folder``: for the copies of this node. Raises FencedEpoch if this or a newer epoch has the role; StorageError
+        ``folder``: for the copies of this node, on that disk. ``is_of_one``: the role has one log, and is closed with
+        it. Raises FencedEpoch if this or a newer epoch has the role; StorageError
         or OSError.
         """
         await asyncio.to_thread(forget_after_boot, folder)
         wal, recovered = await open_wal(store, role, epoch, flush_interval_ms=flush_interval_ms)
-        return cls(store, folder, wal, recovered, max_wal_bytes)
+        return cls(store, folder, wal, recovered, disk=disk, is_of_one=is_of_one, max_wal_bytes=max_wal_bytes)
+
+    def watch(self, failed: Callable[[], None]) -> None:
+        """Call ``failed`` if the write-ahead log ends by itself: it is fenced, or damaged."""
+
+        async def watch() -> None:
+            await self.wal.ended.wait()
+            failed()
+
+        self._watching = asyncio.get_running_loop().create_task(watch())
 
     def recovered(self) -> list[TopicIdPartition]:
         """Return the partitions that are not open yet and have batches in the write-ahead log, which they hold back."""
         return [*self._recovered]
 
-    async def stored(self) -> set[str]:
-        """Return the places of all partitions of the cluster that have a manifest. Raises ObjectStorageError."""
-        return {listed.name.removeprefix(FOLDER) async for listed in self.store.list(FOLDER)}
+    async def is_stored(self, topic: str, partition: int, topic_id: UUID) -> bool:
+        """Whether there is anything of that partition. Raises StorageError if that is unknown."""
+        try:
+            await self.store.read(f"{FOLDER}{place_of(topic, partition, topic_id)}")
+        except NoSuchObject:
+            return False
+        except ObjectStorageError as error:
+            raise StorageError(str(error)) from error
+        return True
 
     async def open_log(
         self,
@@ -93,7 +127,6 @@ class RoleLogs:
         epoch: int,
         config: LogConfig,
         now_ms: Callable[[], int],
-        disk: Disk = COPY_DISK,
     ) -> PartitionLog:
         """Open a partition with a leader epoch that no call had before. Waits while the bucket is away.
 
@@ -105,17 +138,18 @@ class RoleLogs:
         place = place_of(topic, partition, topic_id)
         manifest = await ManifestObject.take(self.store, place, epoch, self.wal.writer.hex(), self._check)
         storage = BucketStorage(self, place, topic_id, partition, manifest, self._recovered_from)
-        directory = self._folder / name_of(topic, partition)
-        copy = Copy(self.store, place, directory, epoch, first_serial(topic_id), MAX_SEGMENT_BYTES)
+        directory = self._folder / directories.name_of(topic, partition)
+        copy = Copy(self.store, place, directory, topic_id, epoch, MAX_SEGMENT_BYTES)
         try:
             tail = rebuilt(manifest.content, self._recovered.get(key, ()))
             await copy.make(manifest.content, tail)
             found = await asyncio.to_thread(
-                recovery.recover, directory, epoch, storage, copy.next_serial, config.index_interval_bytes, disk
+                recovery.recover,
+                *(directory, epoch, storage, copy.next_serial, config.index_interval_bytes, self._disk),
             )
         except (OSError, StorageError) as error:
             raise StorageError(f"{place} cannot be opened: {error}") from error
-        opened = PartitionLog(directory, topic_id, storage, found, epoch, config, now_ms, disk)
+        opened = PartitionLog(directory, topic_id, storage, found, epoch, config, now_ms, self._disk)
         storage.uploaded = opened.publish_soon
         self._begin(storage, found.segments[:-1])
         self._recovered.pop(key, None)
@@ -132,14 +166,19 @@ class RoleLogs:
     async def delete(self, topic: str, partition: int, topic_id: UUID) -> None:
         """Delete what is stored of a partition of a topic that was deleted; its log is closed.
 
-        Raises ObjectStorageError: then some of it is still there.
+        Raises StorageError: then some of it is still there.
         """
         self._recovered.pop((topic_id, partition), None)
         self._open.pop((topic_id, partition), None)
         place = place_of(topic, partition, topic_id)
-        names = [listed.name async for listed in self.store.list(folder_of(place))]
-        await self.store.delete([*names, f"{FOLDER}{place}"])
-        self.published()
+        try:
+            names = [listed.name async for listed in self.store.list(folder_of(place))]
+            await self.store.delete([*names, f"{FOLDER}{place}"])
+            await asyncio.to_thread(directories.remove, self._folder / directories.name_of(topic, partition), topic_id)
+        except (ObjectStorageError, OSError) as error:
+            raise StorageError(f"{place} cannot be removed: {error}") from error
+        finally:
+            self.published()
 
     def admit(self) -> None:
         """Raise StorageError if nothing more can be taken now: object storage does not keep up, or is away."""
@@ -205,15 +244,32 @@ class RoleLogs:
                 with suppress(LogError):
                     await opened.roll()
 
+    def log_closing(self) -> None:
+        if self._is_of_one and self._closing is None:
+            self.close_soon()
+
+    async def log_closed(self) -> None:
+        if self._is_of_one:
+            await self.close()
+
+    def close_soon(self) -> None:
+        """Abandon it unless it is closed within some seconds: while object storage is away, logs wait for it."""
+        if self._watching is not None:
+            self._watching.cancel()
+        self._closing = asyncio.get_running_loop().call_later(_CLOSE_S, self.abandon)
+
     def abandon(self) -> None:
         """End without waiting: what has not been acknowledged fails, and may be durable or not."""
         self.wal.abandon()
 
     async def close(self) -> None:
-        """End. Close all logs before; waits for what they still have on its way."""
+        """End. Close all logs before; waits for what they still have on its way. May be called again."""
         await self.wal.close()
+        if self._closing is not None:
+            self._closing.cancel()
         if self._shortening is not None:
             self._shortening.cancel()
             await asyncio.wait([self._shortening])
         for _, storage in self._open.values():
+            storage.cancel()
             await storage.settled()

@@ -49,6 +49,12 @@ class Role(Protocol):
     def append(self, entry: Entry) -> asyncio.Future[int]:
         """Append to the write-ahead log."""
 
+    def log_closing(self) -> None:
+        """Note that a log is being closed."""
+
+    async def log_closed(self) -> None:
+        """Note that a log is closed."""
+
     def admit(self) -> None:
         """Raise StorageError if nothing more can be taken now."""
 
@@ -204,6 +210,17 @@ class BucketStorage(PartitionStorage):
             newer = self._manifest.content
             raise FencedEpoch(f"{taken}: leader epoch {content.epoch} was fenced by {newer.epoch}") from taken
         self.check()
+
+    def closing(self) -> None:
+        self._role.log_closing()
+
+    async def close(self) -> None:
+        await self._role.log_closed()
+
+    def cancel(self) -> None:
+        """Cancel what is being uploaded."""
+        for upload in self._uploads:
+            upload.cancel()
 
     async def remove(self, segments: Sequence[SegmentName]) -> None:
         stored = [segment for name in segments if (segment := self._stored.pop(name, None)) is not None]

@@ -43,6 +43,8 @@ class Wal:
         """Use ``opening.open_wal``. ``number`` is that of the next object."""
         self.over: LogError | None = None
         """Why nothing more can be written: fenced or closed."""
+        self.ended = asyncio.Event()
+        """Set when it is over."""
         self._store = store
         self._role = role
         self._epoch = epoch
@@ -217,6 +219,7 @@ class Wal:
 
     def _end(self, error: LogError) -> None:
         self.over = self.over or error
+        self.ended.set()
         failed, self._queue = self._queue, []
         _fail(failed, self.over)
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import javaproperties
 
+from muster.actors.runtime.files import write_atomically
+
 META = "meta.properties"
 
 
@@ -20,6 +22,18 @@ def check_shared(storage: Path, cluster_id: str) -> None:
             f"storage.path {storage} on this node is not that of cluster {cluster_id}; "
             "every node must see the same directory there (NFS or the like)"
         )
+
+
+def make_own(storage: Path, cluster_id: str) -> None:
+    """Make ``storage`` this node's directory of the cluster, which is on a bucket.
+
+    Raises StorageNotShared if it is that of another cluster; OSError.
+    """
+    storage.mkdir(parents=True, exist_ok=True)
+    if (found := cluster_id_in(storage)) is None:
+        write_atomically(storage / META, javaproperties.dumps({"version": "1", "cluster.id": cluster_id}))
+    elif found != cluster_id:
+        raise StorageNotShared(f"storage.object.cache.path {storage} on this node belongs to cluster {found}")
 
 
 def cluster_id_in(storage: Path) -> str | None:

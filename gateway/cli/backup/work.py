@@ -69,7 +69,7 @@ def restore_from(
 ) -> None:
     """Restore a backup, as :func:`muster.gateway.cli.backup.commands.restore_` describes."""
     config = read_config(file, sets, {"storage.path": directory, "zookeeper.connect": hosts})
-    storage = Path(config.storage_path).absolute()
+    storage = config.directory
     check_storage(storage)
     if config.zookeeper_connect is not None:
         with _zookeeper_of(config) as zk:
@@ -117,7 +117,7 @@ def verified(directory: Path) -> Manifest:
 @contextlib.contextmanager
 def _source(config: MusterConfig, with_tables: bool, progress: Steps) -> Iterator[Source]:
     """Yield the source: a running Muster, or the files of a stopped one, which cannot start meanwhile."""
-    storage = Path(config.storage_path).absolute()
+    storage = config.directory
     if not (storage / "meta.properties").is_file():
         raise CliError(f"{storage} is no storage directory of a Muster; name one with --storage")
     cluster_id = storage_directory.cluster_id(storage)
@@ -166,7 +166,7 @@ def _zookeeper_of(config: MusterConfig) -> Iterator[ZooKeeperClient]:
 
 def _access(config: MusterConfig) -> Access:
     """Return the access to the ZooKeeper of a running Muster."""
-    own = embedded_access(Path(config.storage_path).absolute() / "zookeeper")
+    own = embedded_access(config.directory / "zookeeper")
     is_own = config.zookeeper_connect is None and Path(own.credentials_file or "").exists()
     return own if is_own else config.zookeeper_access
 

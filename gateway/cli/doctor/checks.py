@@ -37,7 +37,7 @@ def checked(
         config = MusterConfig.from_properties({"storage.path": path} if path and not is_uri(path) else {})
     else:
         yield from _configuration(config, on_cluster=address is not None)
-    storage = Path(config.storage_path).absolute()
+    storage = config.directory
     try:
         state = storage_directory.read_state(storage)
     except MusterError as error:
@@ -52,7 +52,9 @@ def checked(
     yield from machine.descriptors(storage, config.log_actors)
     yield from machine.memory(config, is_running=is_running)
     yield from machine.kernel()
-    yield from places.storage(storage, shared=address is not None)
+    yield from places.storage(storage, shared=address is not None and config.bucket is None)
+    if config.bucket is not None:
+        yield from places.bucket(config.bucket)
     yield from places.advertised(config)
     if state is not None and is_running:
         yield ok("muster up", f"runs with pid {state.pid}")
@@ -77,7 +79,7 @@ def _zookeeper(config: MusterConfig, running: str | None) -> Iterator[Finding]:
     if config.zookeeper_connect is not None:
         yield from cluster.zookeeper(config.zookeeper_connect, config.zookeeper_access)
     elif running is not None:
-        access = embedded_access(Path(config.storage_path).absolute() / "zookeeper")
+        access = embedded_access(config.directory / "zookeeper")
         known = Path(access.credentials_file or "").exists()
         yield from cluster.zookeeper(running, access if known else config.zookeeper_access)
     else:

@@ -21,6 +21,22 @@ _CONNECT_S = 2.0
 _SCARCE, _TOO_SCARCE = 0.1, 0.02
 
 
+def bucket(uri: str) -> Iterator[Finding]:
+    """Check that the bucket keeps its promises, with the credentials of this process."""
+    from muster.gateway.cli.storage.bucket import findings_of
+
+    try:
+        findings = findings_of(uri, thorough=False)
+    except MusterError as error:
+        yield from_error("bucket", error)
+        return
+    broken = [f"{each.promise.title}: {each.problem}" for each in findings if each.problem is not None]
+    if broken:
+        yield failed("bucket", "; ".join(broken), f"muster storage check {uri} shows what was tried")
+    else:
+        yield ok("bucket", f"{uri} keeps {', '.join(each.promise.title for each in findings)}")
+
+
 def storage(path: Path, *, shared: bool) -> Iterator[Finding]:
     """Check that the storage exists, can be written, keeps its promises (a real fsync, lock and rename), and has
     room."""

@@ -11,6 +11,7 @@ import click
 import psutil
 
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.names import STORAGE_DIRECTORY
 from muster.gateway.cli.numbers import Real
 from muster.gateway.cli.output import Progress
 from muster.gateway.cli.running import connect_to_left
@@ -24,7 +25,7 @@ _PAUSE_S = 0.1
     "--storage",
     "directory",
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=STORAGE_DIRECTORY,
     default=Path("muster-data"),
     help="Storage directory of the cluster. Default ./muster-data.",
 )

@@ -33,7 +33,7 @@ from muster.gateway.cli.ray import own_ray
 from muster.gateway.cli.ray.given_ray import GivenRay
 from muster.gateway.cli.ray.reach import listens
 from muster.gateway.cli.storage import directory as storage
-from muster.gateway.cli.storage.fit import cluster_id_in, prepare, refuse_unfit
+from muster.gateway.cli.storage.fit import cluster_id_in, prepare, refuse_broken, refuse_unfit
 from muster.placement.zookeeper import client as zookeeper
 from muster.placement.zookeeper.access import SENSITIVE, Access
 
@@ -63,7 +63,7 @@ class Start:
         self._nodes = nodes
         self._progress = progress
         self._undo = undo
-        self._storage = Path(config.storage_path).absolute()
+        self._storage = config.directory
         self._given: GivenRay | None = None
         self._own: own_ray.OwnRay | None = None
         self._checks: list[Callable[[], str | None]] = []
@@ -77,7 +77,7 @@ class Start:
         keep_files_private()
         prepare(self._storage)
         self._undo.enter_context(storage.locked(self._storage))
-        cluster_id = cluster_id_in(self._storage)
+        cluster_id = self._cluster_id()
         if self._address is not None:
             self._given = self._given_ray(self._address)
         self._forget_the_killed(self._given.address if self._given else None)
@@ -92,6 +92,7 @@ class Start:
         settings = ClusterSettings(
             config=self._config,
             storage=str(self._storage),
+            bucket=self._config.bucket,
             cluster_id=cluster_id,
             zookeeper=hosts,
             zookeeper_access=access,
@@ -108,6 +109,15 @@ class Start:
         serving = dataclasses.replace(state, bootstrap=ready.bootstrap, metrics=ready.metrics, cluster_id=cluster_id)
         storage.write_state(self._storage, serving)
         return ready
+
+    def _cluster_id(self) -> str:
+        if self._config.bucket is None:
+            return cluster_id_in(self._storage)
+        from muster.gateway.cli.storage import bucket
+
+        self._progress.step(f"checking {self._config.bucket}")
+        refuse_broken(self._config.bucket, bucket.findings_of(self._config.bucket, thorough=False))
+        return bucket.cluster_id_of(self._config.bucket, self._storage)
 
     def watch(self, stopping: Callable[[], bool]) -> None:
         """Wait for a signal. CliError if something that the whole cluster depends on has ended by itself."""
@@ -223,6 +233,8 @@ class Start:
                     f"continuing with {counted(found, 'node')}; others get their gateway when they join"
                 )
         given.check_labels(self._config)
+        if self._config.bucket is not None:
+            return
         self._progress.step(f"checking that every node sees {self._storage}, and that it is fit")
         refuse_unfit(self._storage, check_every_node(self._storage, cluster_id))
 

@@ -12,7 +12,7 @@ import click
 from muster.actors.runtime.narrow import ONLY_ALIKE, Column, Kind
 from muster.actors.runtime.words import counted
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.names import NAME
+from muster.gateway.cli.names import NAME, STORAGE_DIRECTORY
 from muster.gateway.cli.output import is_folded, print_json, print_table, with_wide
 from muster.gateway.cli.times import Moment, utc
 
@@ -37,7 +37,7 @@ _FIELDS = ("gateway", "principal", "host", "client_id", "api", "resource_type", 
     "--storage",
     "directory",
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=STORAGE_DIRECTORY,
     default=Path("muster-data"),
     help="Storage directory. Default ./muster-data.",
 )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import click
 
-from muster.actors.object_storage.location import Location, NotALocation, is_uri
-from muster.actors.object_storage.store import ObjectStorageError
+from muster.actors.object_storage.location import NotALocation, is_uri
 from muster.actors.runtime.narrow import Column, Kind
 from muster.actors.runtime.storage.mounts import KNOWN_TO_BE_FIT, concerns, mount_of
 from muster.actors.runtime.storage.promises import Finding
@@ -102,16 +100,12 @@ def _refuse_broken(findings: list[Finding], place: str, hint: str) -> None:
 
 def _in_bucket(uri: str) -> list[Finding]:
     """Raise CliError if the URI is none, or the bucket cannot be written and read."""
-    from muster.actors.object_storage.bucket import Bucket
-    from muster.actors.runtime.storage.buckets import check_bucket
+    from muster.gateway.cli.storage.bucket import findings_of
 
     try:
-        return asyncio.run(check_bucket(Bucket(Location.parse(uri)), thorough=True))
+        return findings_of(uri, thorough=True)
     except NotALocation as error:
         raise CliError(str(error)) from error
-    except ObjectStorageError as error:
-        hint = "check the bucket's name and rights, endpoint and credentials"
-        raise CliError(f"{uri} cannot be used: {error}; {hint}") from error
 
 
 def _rows(findings: list[Finding]) -> list[dict[str, object]]:

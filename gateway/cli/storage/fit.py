@@ -72,17 +72,28 @@ def _close_to_others(storage: Path) -> None:
 
 def refuse_unfit(storage: Path, findings: Iterable[Finding]) -> None:
     """Raise CliError naming the problems, if there are any."""
-    problems = [f"{finding.promise.title}{_on(finding)}: {finding.problem}" for finding in findings if finding.problem]
+    problems = _problems(findings)
     if not problems:
         return
-    reported = list(dict.fromkeys(problems))
-    others = f" (and {len(reported) - _MAX_REPORTED} more)" if len(reported) > _MAX_REPORTED else ""
     mount = mount_of(storage)
     raise CliError(
         f"storage path {storage}{f' ({mount})' if mount else ''} is not fit for Muster: "
-        f"{'; '.join(reported[:_MAX_REPORTED])}{others}. Known to be fit: {KNOWN_TO_BE_FIT}. "
+        f"{problems}. Known to be fit: {KNOWN_TO_BE_FIT}. "
         f"muster storage check {storage} shows what was tried"
     )
+
+
+def refuse_broken(uri: str, findings: Iterable[Finding]) -> None:
+    """Raise CliError naming the promises that a bucket does not keep, if there are any."""
+    if problems := _problems(findings):
+        raise CliError(f"{uri} is not fit for Muster: {problems}. muster storage check {uri} shows what was tried")
+
+
+def _problems(findings: Iterable[Finding]) -> str:
+    problems = [f"{finding.promise.title}{_on(finding)}: {finding.problem}" for finding in findings if finding.problem]
+    reported = list(dict.fromkeys(problems))
+    others = f" (and {len(reported) - _MAX_REPORTED} more)" if len(reported) > _MAX_REPORTED else ""
+    return f"{'; '.join(reported[:_MAX_REPORTED])}{others}"
 
 
 def _on(finding: Finding) -> str:

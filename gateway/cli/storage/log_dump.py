@@ -16,6 +16,7 @@ from muster.actors.log.format.control import read_control
 from muster.actors.log.format.records import Record, read_records
 from muster.actors.runtime import terminal
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.names import STORAGE_DIRECTORY
 from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import bytes_as_json, print_json
 from muster.gateway.cli.storage.offsets_records import decoded, in_words
@@ -39,7 +40,7 @@ class _Found(NamedTuple):
     "--storage",
     "directory",
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=STORAGE_DIRECTORY,
     default=Path("muster-data"),
     help="Storage directory. Default ./muster-data.",
 )

@@ -14,6 +14,7 @@ from muster.actors.log.files.inspection import Report
 from muster.actors.runtime.narrow import Column, Kind
 from muster.actors.runtime.words import counted
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.names import STORAGE_DIRECTORY
 from muster.gateway.cli.output import print_json, print_table, print_text, with_wide
 from muster.gateway.cli.storage import directory as storage
 
@@ -35,7 +36,7 @@ _COLUMNS = (
     "--storage",
     "directory",
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=STORAGE_DIRECTORY,
     default=Path("muster-data"),
     help="Storage directory. Default ./muster-data.",
 )

@@ -17,6 +17,7 @@ from muster.actors.tables.compaction import Policy, compact
 from muster.actors.tables.inspection import Summary, foreign, summary, verify
 from muster.actors.tables.schemas import TABLES
 from muster.gateway.cli.errors import CliError
+from muster.gateway.cli.names import STORAGE_DIRECTORY
 from muster.gateway.cli.numbers import Whole
 from muster.gateway.cli.output import print_json, print_table, with_wide
 from muster.gateway.cli.suggestions import Commands
@@ -35,7 +36,7 @@ def _storage(command: Callable[..., None]) -> Callable[..., None]:
         "--storage",
         "directory",
         metavar="DIR",
-        type=click.Path(path_type=Path),
+        type=STORAGE_DIRECTORY,
         default=Path("muster-data"),
         help="Storage directory. Default ./muster-data.",
     )(command)

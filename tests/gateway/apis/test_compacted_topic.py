@@ -50,7 +50,7 @@ def test_the_last_value_of_each_key_is_read_while_the_log_is_cleaned(full: Servi
             failed.append(error)
 
     assert full.actors is not None
-    directory = full.actors.logs[0]._open_logs._logs / f"{topic.name}-0"
+    directory = full.actors.storage / "logs" / f"{topic.name}-0"
     with reachable(full) as bootstrap:
         servers = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest", "enable.auto.commit": False}
         producer = Producer(

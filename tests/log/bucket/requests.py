@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
+from muster.actors.log.bucket.copies import COPY_DISK
 from muster.actors.log.bucket.role import RoleLogs
 from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import LogError
+from muster.actors.log.files.disk import Disk
 from muster.actors.log.partition import PartitionLog
 from muster.actors.object_storage.store import Listed, ObjectStore, Stored
 from tests.log.support import NOW_MS, TOPIC_ID
@@ -126,9 +128,9 @@ class Node:
         self.config = config
         self.role: RoleLogs | None = None
 
-    async def start(self, *, max_wal_bytes: int = 1_500) -> None:
+    async def start(self, *, disk: Disk = COPY_DISK) -> None:
         store = ObjectStore(self.backend)
-        self.role = await RoleLogs.open(store, ROLE, self.epoch, self.folder, max_wal_bytes=max_wal_bytes)
+        self.role = await RoleLogs.open(store, ROLE, self.epoch, self.folder, disk=disk, max_wal_bytes=1_500)
 
     async def open_log(self, topic: str = "t", topic_id: UUID = TOPIC_ID) -> PartitionLog:
         assert self.role is not None

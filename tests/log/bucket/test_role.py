@@ -108,11 +108,9 @@ def test_a_local_write_that_fails_is_made_again(tmp_path: Path, monkeypatch: pyt
 
     async def scenario() -> None:
         bucket, known, disk = MemoryBucket(), Known(), Full()
-        node = await started(bucket, tmp_path)
-        assert node.role is not None
-        log = await node.role.open_log(
-            "t", 0, topic_id=TOPIC_ID, epoch=1, config=CONFIG, now_ms=lambda: NOW_MS, disk=disk
-        )
+        node = Node(MemoryBackend(bucket), tmp_path, 1, CONFIG)
+        await node.start(disk=disk)
+        log = await node.open_log()
         await known.append(log, pair(0, "before"))
         disk.is_full = True
         waiting = asyncio.ensure_future(known.append(log, pair(1, "on a full disk")))
@@ -232,10 +230,11 @@ def test_what_is_stored_of_a_deleted_topic_is_removed(tmp_path: Path) -> None:
         await produce(log, log, known)
         assert node.role is not None
         await settled(node.role)
-        assert await node.role.stored() == {f"t-0.{TOPIC_ID}"}
+        assert await node.role.is_stored("t", 0, TOPIC_ID)
         await log.close()
         await node.role.delete("t", 0, TOPIC_ID)
         await settled(node.role)
+        assert not await node.role.is_stored("t", 0, TOPIC_ID)
         assert {name.partition("/")[0] for name in bucket.objects} == {"wal", "boundaries"}
         await node.stop()
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from muster.actors.log.config import LogConfig
+from muster.actors.log.open_logs import SharedDirectory
 from muster.actors.log.partition import Append, PartitionLog
 from muster.actors.log.partitions import Partitions
 from muster.actors.log.produces import Produce, Submitted
@@ -59,7 +60,7 @@ class World:
     def __init__(self, storage: Path, config: LogConfig | None = None) -> None:
         self.coordinator = Coordinator()
         self.partitions = Partitions(
-            storage=storage,
+            storage=SharedDirectory(storage / "logs"),
             config=config or LogConfig(),
             topics=lambda: view_of(TOPIC),
             index=0,
