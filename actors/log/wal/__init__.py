@@ -32,9 +32,10 @@ Therefore, however long a process or a request is held up in between:
 * *nothing counts twice.* A request that arrives late finds its number taken, or puts an object back that was deleted.
   It is below the boundary then, where nobody reads, and the next collection deletes it again.
 
-**What is not safe from delay.** An opener whose requests take longer than those of an older writer that is busy all the
-time, and knows of no successor, may not get ahead of it. Such a writer has to be told: by ZooKeeper, as today, or by
-an object that it reads now and then.
+**Announcing.** An opener whose requests take longer than those of an older writer that is busy all the time might never
+get ahead of it: where the writer hears nothing from ZooKeeper, it does not know of a successor. So an opener first
+writes its epoch into an object beside the log, which a busy writer reads every few seconds; it ends if the epoch is
+newer. Nothing else depends on that.
 
 The model is SlateDB's single writer (RFC 0001, RFC 0026), which frees fences after a time and so depends on clocks.
 ``tests/simulation/wal`` plays this with processes that are paused and killed, and shows what each rule is for.

@@ -14,6 +14,7 @@ from functools import partial
 from uuid import UUID
 
 from muster.actors.log.errors import FencedEpoch, StorageError
+from muster.actors.log.wal.announcement import announce
 from muster.actors.log.wal.boundary import Boundary
 from muster.actors.log.wal.objects import Entry, Kind, WalObject, folder_of, name_of, number_in
 from muster.actors.log.wal.patience import patiently
@@ -37,6 +38,7 @@ async def open_wal(store: ObjectStore, role: str, epoch: int, *, flush_interval_
     Raises FencedEpoch if this or a newer epoch has it; StorageError if an object is missing or damaged.
     """
     writer = secrets.token_bytes(16)
+    await announce(store, role, epoch)
     number = await _fence(store, role, epoch, writer)
     boundary, recovered = await _read(store, role, epoch, writer, number)
     wal = Wal(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
 from muster.actors.log.errors import FencedEpoch, LogError, NotLeader, StorageError
+from muster.actors.log.wal.announcement import newest_announced
 from muster.actors.log.wal.boundary import Boundary
 from muster.actors.log.wal.objects import FENCE_BYTES, Entry, Kind, WalObject, folder_of, name_of, number_in
 from muster.actors.log.wal.patience import patiently
@@ -18,6 +20,9 @@ log = logging.getLogger(__name__)
 
 MAX_OBJECT_BYTES = 4 << 20
 """A larger one is written only for a single append that is larger itself."""
+
+LOOK_S = 5.0
+"""How often a busy writer looks for a successor that was announced."""
 
 
 class _Append(NamedTuple):
@@ -59,6 +64,8 @@ class Wal:
         self._sent: Sequence[_Append] = ()
         """The appends in the object that was sent last."""
         self._is_sending = False
+        self._looking: asyncio.Task[None] | None = None
+        self._looked_s = 0.0
         self._closing: LogError | None = None
         """Why no more is taken: it is being closed."""
         self._collecting = asyncio.Lock()
@@ -182,6 +189,26 @@ class Wal:
             for append in self._sent:
                 if not append.done.done():
                     append.done.set_result(number)
+            self._look_for_successor()
+
+    def _look_for_successor(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if self._looking is None and now_s - self._looked_s > LOOK_S:
+            self._looked_s = now_s
+            self._looking = asyncio.get_running_loop().create_task(self._make_way())
+            self._looking.add_done_callback(self._has_looked)
+
+    async def _make_way(self) -> None:
+        """End if a newer epoch was announced. What is on its way may still be acknowledged: it has no fence before."""
+        with suppress(ObjectStorageError):
+            newest = await newest_announced(self._store, self._role)
+            if newest > self._epoch:
+                self._end(FencedEpoch(f"{self._role}: epoch {self._epoch} makes way for epoch {newest}"))
+
+    def _has_looked(self, task: asyncio.Task[None]) -> None:
+        self._looking = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("wal of %s: whether it has a successor is not known", self._role, exc_info=error)
 
     async def _await_turn(self) -> None:
         loop = asyncio.get_running_loop()

@@ -11,14 +11,17 @@ import functools
 import secrets
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
+from typing import TypeVar
 
 from muster.actors.object_storage.store import (
     Backend,
     Condition,
+    Listed,
     NoSuchObject,
     ObjectStorageError,
     ObjectStore,
+    Stored,
     Taken,
     Unavailable,
 )
@@ -26,11 +29,12 @@ from muster.actors.runtime.storage.promises import Broken, Finding, Promise
 
 FOLDER = "muster-check"
 """Beginning of the names of the objects with which everything is tried."""
+T = TypeVar("T")
 _WRITERS = 16
 _ROUNDS, _THOROUGH_ROUNDS = 2, 10
 _COMPETE_S = 10.0
 _TRIES = 5
-"""A request without outcome breaks no promise: it is repeated."""
+_PAUSE_S = 0.05
 _WRITES = 50
 _SIZE_BYTES = 4096
 
@@ -43,6 +47,44 @@ class ObjectPromise(Promise):
     READ = "what was acknowledged is found by the next owner of a log"
     LIST = "the next owner of a log begins at its end"
     DELETE = "what was removed takes no room"
+
+
+class _Repeating(Backend):
+    """Repeats requests without outcome: one breaks no promise."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    async def create(self, name: str, content: bytes) -> str:
+        return await _repeated(functools.partial(self._backend.create, name, content))
+
+    async def replace(self, name: str, content: bytes, etag: str) -> str:
+        return await _repeated(functools.partial(self._backend.replace, name, content, etag))
+
+    async def read(self, name: str) -> Stored:
+        return await _repeated(functools.partial(self._backend.read, name))
+
+    async def read_range(self, name: str, start: int, size_bytes: int) -> bytes:
+        return await _repeated(functools.partial(self._backend.read_range, name, start, size_bytes))
+
+    async def list(self, prefix: str, after: str = "") -> AsyncIterator[Listed]:
+        async def names() -> list[Listed]:
+            return [listed async for listed in self._backend.list(prefix, after)]
+
+        for listed in await _repeated(names):
+            yield listed
+
+    async def delete(self, names: Collection[str]) -> None:
+        await _repeated(functools.partial(self._backend.delete, names))
+
+
+async def _repeated(request: Callable[[], Awaitable[T]]) -> T:
+    for attempt in range(1, _TRIES):
+        try:
+            return await request()
+        except Unavailable:
+            await asyncio.sleep(_PAUSE_S * attempt)
+    return await request()
 
 
 class _Trial:
@@ -64,7 +106,7 @@ async def check_bucket(backend: Backend, *, thorough: bool = False) -> list[Find
 
     ``thorough``: measure as well, and let more writers compete; seconds instead of some hundred milliseconds.
     """
-    trial = _Trial(backend, f"{FOLDER}-{secrets.token_hex(8)}/", thorough)
+    trial = _Trial(_Repeating(backend), f"{FOLDER}-{secrets.token_hex(8)}/", thorough)
     try:
         await trial.store.create(f"{trial.folder}first", secrets.token_bytes(16))
         await trial.store.read(f"{trial.folder}first")
@@ -87,16 +129,10 @@ async def _found(promise: Promise, run: Callable[[], Awaitable[str | None]]) -> 
 
 async def _wins(write: Callable[[], Awaitable[str]]) -> bool:
     """Whether the write takes effect, and not that of another writer."""
-    for attempt in range(1, _TRIES + 1):
-        try:
-            await write()
-        except Taken:
-            return False
-        except Unavailable:
-            if attempt == _TRIES:
-                raise
-        else:
-            break
+    try:
+        await _repeated(write)  # a conflict that left nothing has no outcome either
+    except Taken:
+        return False
     return True
 
 

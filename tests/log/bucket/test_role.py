@@ -235,7 +235,7 @@ def test_what_is_stored_of_a_deleted_topic_is_removed(tmp_path: Path) -> None:
         await node.role.delete("t", 0, TOPIC_ID)
         await settled(node.role)
         assert not await node.role.is_stored("t", 0, TOPIC_ID)
-        assert {name.partition("/")[0] for name in bucket.objects} == {"wal", "boundaries"}
+        assert {name.partition("/")[0] for name in bucket.objects} == {"wal", "boundaries", "openings"}
         await node.stop()
 
     run(scenario())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from uuid import UUID
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from muster.actors.log.errors import FencedEpoch, NotLeader
 from muster.actors.log.wal.objects import Entry, Kind, WalObject, boundary_of, name_of
 from muster.actors.log.wal.opening import open_wal
+from muster.actors.log.wal.writer import Wal
 from muster.actors.object_storage.store import ObjectStore, Refused
 from tests.object_storage.memory import MemoryBackend, MemoryBucket
 
@@ -70,6 +72,29 @@ def test_a_writer_that_ends_before_it_began() -> None:
     asyncio.run(run())
 
 
+def test_a_writer_that_is_always_ahead_makes_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It hears nothing of its successor, and each of its requests is faster."""
+    monkeypatch.setattr("muster.actors.log.wal.writer.LOOK_S", 0.0)
+    bucket = MemoryBucket()
+
+    class Slower(MemoryBackend):
+        async def create(self, name: str, content: bytes) -> str:
+            with suppress(FencedEpoch):
+                await busy.append([entry("more")])
+            return await super().create(name, content)
+
+    async def run() -> None:
+        nonlocal busy
+        busy, _ = await open_wal(ObjectStore(MemoryBackend(bucket)), ROLE, 1)
+        async with asyncio.timeout(30):
+            wal, recovered = await open_wal(ObjectStore(Slower(bucket)), ROLE, 2)
+            assert isinstance(busy.over, FencedEpoch)
+            assert len(next(iter(recovered.values()))) == wal.next_number - 2
+
+    busy: Wal
+    asyncio.run(run())
+
+
 def test_an_opener_gives_up_behind_a_newer_one() -> None:
     """It would go on behind the newer one, which would go on behind it."""
 
@@ -85,7 +110,7 @@ def test_an_opener_gives_up_behind_a_newer_one() -> None:
         bucket = MemoryBucket()
         with pytest.raises(FencedEpoch):
             await open_wal(ObjectStore(Overtaken(bucket)), ROLE, 2)
-        assert [*bucket.objects] == [name_of(ROLE, 0), name_of(ROLE, 1)]
+        assert sorted(bucket.objects) == ["openings/log-0", name_of(ROLE, 0), name_of(ROLE, 1)]
 
     asyncio.run(run())
 
