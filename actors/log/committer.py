@@ -167,11 +167,7 @@ class Committer:
         """
         header = read_header(batch)
         loop = asyncio.get_running_loop()
-        if self.keeper.refusal is not None:
-            raise self.keeper.refusal.again()
-        if self._failure is not None and loop.time() < self._retry_at_s:
-            raise self._failure.again()
-        self._admit()
+        self.admit()
         before = self.producers.update(header, end) if header.producer_id != NO_PRODUCER else None
         aborted = self.producers.aborted(header, before) if end is not None and not end.commit else None
         ahead = self._storage.append(header, batch, appended_ms)
@@ -183,8 +179,12 @@ class Committer:
             self._task = loop.create_task(self._run())
         return write
 
-    def _admit(self) -> None:
-        """Refuse what could be made durable, and not be copied. Raises StorageError."""
+    def admit(self) -> None:
+        """Raise StorageError if nothing more can be appended now."""
+        if self.keeper.refusal is not None:
+            raise self.keeper.refusal.again()
+        if self._failure is not None and asyncio.get_running_loop().time() < self._retry_at_s:
+            raise self._failure.again()
         if self._storage.is_write_ahead:
             try:
                 self._disk.check_room(self._directory)

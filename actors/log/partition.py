@@ -66,6 +66,7 @@ from muster.actors.log.errors import (
     MessageTooLarge,
     NotLeader,
     OffsetOutOfRange,
+    OutOfOrderSequence,
     PolicyViolation,
     RecordListTooLarge,
     StorageError,
@@ -234,7 +235,11 @@ class PartitionLog(LogReader):
         config = writer.config
         header, max_timestamp_ms = client_batch.check(self._rules(config, now_ms))
         if header.producer_id != NO_PRODUCER:
-            duplicate = writer.producers.check(header, guard)
+            try:
+                duplicate = writer.producers.check(header, guard)
+            except OutOfOrderSequence:
+                writer.admit()  # the batch before may have been refused, and librdkafka then takes another epoch
+                raise
             if duplicate is not None:
                 return self._again(duplicate)
         batch = self._stored(client_batch.records, header, config)

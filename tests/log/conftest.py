@@ -23,4 +23,6 @@ def either_storage(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.param == "bucket":
         BUCKETS.append(Buckets())
     yield
+    for buckets in BUCKETS:
+        buckets.release()
     BUCKETS.clear()

@@ -37,6 +37,7 @@ class Buckets:
         self.of: dict[Path, MemoryBucket] = {}
         self.roles: list[RoleLogs] = []
         """One for each opening."""
+        self.opened: list[PartitionLog] = []
 
     def open_log(
         self,
@@ -61,12 +62,19 @@ class Buckets:
 
         role, opened = elsewhere(open_all())
         self.roles.append(role)
+        self.opened.append(opened)
         try:
             asyncio.get_running_loop()
         except RuntimeError:  # it is only read
             return opened
         role.begin()
         return opened
+
+    def release(self) -> None:
+        """Close what is still open: the test has not closed each log."""
+        for log in self.opened:
+            for segment in log._writer.segments:
+                segment.close()
 
 
 def elsewhere(main: Coroutine[Any, Any, T]) -> T:

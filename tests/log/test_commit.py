@@ -180,7 +180,8 @@ def test_appends_right_after_a_failure_fail_without_trying(tmp_path: Path) -> No
         with pytest.raises(StorageError):
             await log.append(client_batch())
         disk.fails = {}
-        for attempt in (log.append(client_batch(1, producer=(9, 0, 0))), log.append_records([(b"k", b"v")], 1)):
+        refused = [log.append(client_batch(1, producer=(9, 0, sequence))) for sequence in (0, 1)]
+        for attempt in (*refused, log.append_records([(b"k", b"v")], 1)):
             with pytest.raises(StorageError):
                 await attempt
         assert await log.append_records([], 1) == 0

@@ -127,6 +127,7 @@ class Node:
         self.epoch = epoch
         self.config = config
         self.role: RoleLogs | None = None
+        NODES.append(self)
 
     async def start(self, *, disk: Disk = COPY_DISK) -> None:
         store = ObjectStore(self.backend)
@@ -138,6 +139,13 @@ class Node:
             topic, 0, topic_id=topic_id, epoch=self.epoch, config=self.config, now_ms=lambda: NOW_MS
         )
 
+    def release(self) -> None:
+        """Close the files of a process that was killed."""
+        for log, _ in self.role._open.values() if self.role is not None else ():
+            for segment in log._writer.segments:
+                segment.close()
+            log._writer.append_times._close_file()
+
     async def stop(self, *logs: PartitionLog) -> None:
         for log in logs:
             await log.close()
@@ -145,8 +153,15 @@ class Node:
         await self.role.close()
 
 
-class Killed(BaseException):
-    """The process is gone."""
+NODES: list[Node] = []
+"""All that were started."""
+
+
+def release_all() -> None:
+    """Close what nodes have left open."""
+    for node in NODES:
+        node.release()
+    NODES.clear()
 
 
 async def settled(role: RoleLogs) -> None:

@@ -18,6 +18,7 @@ from muster.actors.log.files.manifest import Manifest
 from muster.actors.log.files.segment import Segment
 from muster.actors.log.wal.objects import Entry
 from tests.log.bucket.events import WORK, Work, counted, killed, overtaken, unanswered
+from tests.log.bucket.requests import release_all
 from tests.log.support import run
 
 Event = Callable[..., Coroutine[Any, Any, None]]
@@ -40,7 +41,10 @@ def happened(folder: Path, work: Work, event: Event, step: int = 1, first: int =
     """Run the work once for each ``step``-th of its requests, at which the event happens."""
     total = len(run(counted(folder / "counted", work)))
     for at in range(first, total, step):
-        run(event(folder / f"{at}", work, at))
+        try:
+            run(event(folder / f"{at}", work, at))
+        finally:
+            release_all()
 
 
 @pytest.mark.ring(name="object-storage")
@@ -160,6 +164,7 @@ PLANTED: list[Plant] = [
 ]
 
 
+@pytest.mark.ring(name="object-storage")
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(tmp_path: Path, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
