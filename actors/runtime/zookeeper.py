@@ -21,7 +21,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,7 @@ from muster.actors.runtime.java import JavaNotFound, find_java, java_environment
 from muster.placement.host_port import host_port
 from muster.placement.zookeeper.access import Access
 from muster.placement.zookeeper.client import ZooKeeperUnreachable, connect
+from muster.placement.zookeeper.ensemble import ensemble_file
 from muster.placement.zookeeper.securing import is_secure, secure_whole
 
 __all__ = ["EmbeddedZooKeeper", "ZooKeeperStartError", "find_java", "java_environment"]
@@ -148,20 +149,8 @@ class EmbeddedZooKeeper:
         A tree that was open is protected first, which takes time for each of its nodes. Raises ZooKeeperStartError if
         the file cannot be written, ZooKeeperUnreachable if the server does not respond.
         """
-        access = embedded_access(self.data_dir)
-        credentials = Path(access.credentials_file or "")
-        try:
-            self.data_dir.chmod(0o700)
-            if not credentials.exists():
-                write_atomically(credentials, f"muster:{secrets.token_hex(32)}\n")
-        except OSError as error:
-            raise ZooKeeperStartError(f"cannot protect {self.data_dir}: {error.strerror}") from error
-        client = connect(self.hosts, access, timeout_s=timeout_s)
-        try:
-            if not is_secure(client):
-                secure_whole(client)
-        finally:
-            client.shut()
+        access = with_credentials(self.data_dir)
+        protect(self.hosts, access, timeout_s)
         return access
 
     @property
@@ -213,7 +202,7 @@ class EmbeddedZooKeeper:
         log_file = self.data_dir / "zookeeper.log"
         log_start = log_file.stat().st_size if log_file.exists() else 0
         try:
-            self._spawn(_command(self.data_dir, self.host, self.port, self._jars), lock)
+            self._spawn(self._command(), lock)
             self._await_service(deadline)
             self._should_run = True
         except BaseException as error:
@@ -226,6 +215,11 @@ class EmbeddedZooKeeper:
                 raise _PortTaken(f"ZooKeeper cannot listen on {self.hosts}: {reason}") from None
             kind = ZooKeeperEndedAtStart if isinstance(error, _Ended) else ZooKeeperStartError
             raise kind(f"ZooKeeper on {self.hosts} did not start: {error}; its log: {tail}") from None
+
+    def _command(self) -> list[str]:
+        """Write the configuration, and return the command line of java. Raises ZooKeeperStartError."""
+        client = {"clientPortAddress": self.host, "clientPort": self.port}
+        return java_command(self.data_dir, client, "server.ZooKeeperServerMain", self._jars)
 
     def _spawn(self, command: list[str], lock: IO[str]) -> None:
         started: list[subprocess.Popen[bytes] | OSError] = []
@@ -271,22 +265,58 @@ class EmbeddedZooKeeper:
                 raise ZooKeeperUnreachable("it is being stopped")
             if time.monotonic() > deadline:
                 raise ZooKeeperUnreachable("it did not answer in time")
+        self._confirm(deadline)
+
+    def _confirm(self, deadline: float) -> None:
+        """Raise ZooKeeperUnreachable unless the server, which responds, gives a session."""
         connect(self.hosts, timeout_s=max(1.0, deadline - time.monotonic())).shut()
 
     def _responds(self) -> bool:
         """Whether *this* server serves there: another may have bound the port after it was found to be free."""
+        return f"dataDir={self.data_dir}{os.sep}".encode() in self._conf()
+
+    def _conf(self) -> bytes:
+        """Return the response to ``conf``; empty without one."""
         try:
             with socket.create_connection((self.host, self.port), timeout=1) as peer:
                 peer.sendall(b"conf")
-                response = b"".join(iter(lambda: peer.recv(4096), b""))
+                return b"".join(iter(lambda: peer.recv(4096), b""))
         except OSError:
-            return False
-        return f"dataDir={self.data_dir}{os.sep}".encode() in response
+            return b""
 
 
 def embedded_access(data_dir: Path) -> Access:
-    """How the ZooKeeper with its data there is used, once it is secured."""
-    return Access(credentials_file=str(data_dir / "credentials"), set_acl=True)
+    """How Muster's own ZooKeeper with its data, or the file of its ensemble, there is used once it is secured."""
+    ensemble = ensemble_file(data_dir)
+    return Access(
+        credentials_file=str(data_dir / "credentials"),
+        set_acl=True,
+        ensemble_file=str(ensemble) if ensemble.exists() else None,
+    )
+
+
+def with_credentials(folder: Path) -> Access:
+    """Return the access with the credentials in that folder, made if there are none. Raises ZooKeeperStartError."""
+    access = embedded_access(folder)
+    credentials = Path(access.credentials_file or "")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        if not credentials.exists():
+            write_atomically(credentials, f"muster:{secrets.token_hex(32)}\n")
+    except OSError as error:
+        raise ZooKeeperStartError(f"cannot protect {folder}: {error.strerror}") from error
+    return access
+
+
+def protect(hosts: str, access: Access, timeout_s: float) -> None:
+    """Protect a tree that is open. Raises ZooKeeperUnreachable."""
+    client = connect(hosts, access, timeout_s=timeout_s)
+    try:
+        if not is_secure(client):
+            secure_whole(client)
+    finally:
+        client.shut()
 
 
 @contextlib.contextmanager
@@ -307,21 +337,23 @@ def _exclusive(directory: Path) -> Iterator[IO[str]]:
         yield lock
 
 
-def _command(directory: Path, host: str, port: int, jars: str) -> list[str]:
-    """Write the configuration under ``directory``; returns the command line of java."""
+def java_command(directory: Path, own: Mapping[str, object], main: str, jars: str) -> list[str]:
+    """Write the configuration under ``directory``, with the server's ``own`` keys; return the command line of java.
+
+    Raises ZooKeeperStartError.
+    """
     config = directory / "zoo.cfg"
     logging_config = directory / "log4j2.properties"
     settings = {
         "tickTime": _TICK_MS,
         "maxSessionTimeout": MAX_SESSION_TIMEOUT_MS,
         "dataDir": directory,
-        "clientPortAddress": host,
-        "clientPort": port,
         "maxClientCnxns": 0,
         "admin.enableServer": "false",
         "autopurge.snapRetainCount": 3,
         "autopurge.purgeInterval": 1,
         "4lw.commands.whitelist": "conf, srvr",
+        **own,
     }
     try:
         config.write_text("".join(f"{key}={_property(value)}\n" for key, value in settings.items()))
@@ -332,7 +364,7 @@ def _command(directory: Path, host: str, port: int, jars: str) -> list[str]:
     except JavaNotFound as error:
         raise ZooKeeperStartError(str(error)) from error
     options = [*_JVM, f"-Dlog4j2.configurationFile={logging_config}", "-cp", jars]
-    return [str(java), *options, "org.apache.zookeeper.server.ZooKeeperServerMain", str(config)]
+    return [str(java), *options, f"org.apache.zookeeper.{main}", str(config)]
 
 
 def _property(value: object) -> str:

@@ -16,6 +16,8 @@ from typing import Any
 
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from muster.placement.zookeeper.ensemble import InvalidEnsemble, read_ensemble
+
 SENSITIVE = (
     "/config/users",
     "/config/brokers",
@@ -52,6 +54,16 @@ class Access:
     authorities_file: str | None = None
     """PEM, the certificates that the server's must be signed with; None: those of the system."""
     check_hostname: bool = True
+    ensemble_file: str | None = None
+    """File with the servers of Muster's own ensemble, which may move; None: they are those of the connect string."""
+
+    def hosts(self) -> str | None:
+        """Return the connect string of Muster's own ensemble as it is now; None without one, or without its file."""
+        try:
+            ensemble = read_ensemble(Path(self.ensemble_file)) if self.ensemble_file is not None else None
+        except InvalidEnsemble:
+            return None
+        return None if ensemble is None else ensemble.hosts
 
     def acl_of(self, path: str) -> tuple[ACL, ...]:
         """Return the ACL of a new node; ``path`` without chroot."""
@@ -62,7 +74,9 @@ class Access:
 
         Raises ValueError if the file of credentials cannot be used; without its content.
         """
-        digest = {"auth_data": [("digest", _read(Path(self.credentials_file)))]} if self.credentials_file else {}
+        digest = (
+            {"auth_data": [("digest", read_credentials(Path(self.credentials_file)))]} if self.credentials_file else {}
+        )
         return {"use_ssl": self.use_tls, **digest}
 
     def tls_context(self) -> ssl.SSLContext:
@@ -98,7 +112,8 @@ def _usable(file: str, content: str) -> Iterator[None]:
         raise ValueError(f"{file}, for TLS to ZooKeeper, cannot be read: {error.strerror}") from None
 
 
-def _read(path: Path) -> str:
+def read_credentials(path: Path) -> str:
+    """Return ``USER:PASSWORD`` of a file of credentials. Raises ValueError, without its content."""
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

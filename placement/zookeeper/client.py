@@ -96,6 +96,12 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         self._is_decided = threading.Event()
         self.add_listener(self._state_changed)
 
+    def find_hosts(self) -> None:
+        """Before each attempt at all hosts: use the servers that Muster's own ensemble has now."""
+        if (hosts := self._access.hosts()) is not None and hosts != self.hosts_text:
+            self.hosts_text = hosts
+            self.set_hosts(hosts)
+
     def found_no_server(self, refusal: str | None = None) -> None:
         """There is no connection, or no host accepted one; kazoo keeps trying.
 

@@ -167,6 +167,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
 
     def _connect_loop(self, retry: KazooRetry) -> Any:
         self._refusals = []
+        self.client.find_hosts()
         try:
             return super()._connect_loop(retry)
         except ForceRetryError:  # all hosts were tried

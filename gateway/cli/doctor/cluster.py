@@ -20,6 +20,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from muster.gateway.cli.doctor.findings import Finding, failed, ok, warning
 from muster.placement.zookeeper.access import Access
 from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
+from muster.placement.zookeeper.ensemble import Ensemble, modes
 
 _CONNECT_S = 5.0
 _REFUSAL_S = 0.5
@@ -47,6 +48,22 @@ def zookeeper(hosts: str, access: Access) -> Iterator[Finding]:
         yield failed("zookeeper", f"{hosts}: {error or type(error).__name__}", "see its log, and its ACLs")
     finally:
         zk.shut()
+
+
+def servers(ensemble: Ensemble) -> Iterator[Finding]:
+    """Check the servers of Muster's own ensemble."""
+    found = modes(ensemble.servers)
+    away = [each.hosts for each in ensemble.servers if found[each.id] is None]
+    said = f"{len(ensemble.servers) - len(away)} of {len(ensemble.servers)} serve"
+    if not away:
+        yield ok("zookeeper servers", said)
+        return
+    without = f"{said}, without {', '.join(away)}"
+    mend = "start its node; if that is lost for good, muster zookeeper replace ADDRESS"
+    if len(ensemble.servers) - len(away) < ensemble.majority:
+        yield failed("zookeeper servers", f"{without}: there is no majority", "start their nodes")
+    else:
+        yield warning("zookeeper servers", f"{without}; if another one is lost, there is no majority", mend)
 
 
 def _version(zk: ZooKeeperClient, hosts: str) -> Iterator[Finding]:
