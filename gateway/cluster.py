@@ -21,6 +21,8 @@ from muster.actors.runtime.head import head_node_id
 from muster.actors.runtime.process import log_folder
 from muster.actors.runtime.ray import store
 from muster.actors.runtime.settings import CONSOLE_PORT, HTTP_ADDRESSES, NAMESPACE, ClusterReady, ClusterSettings
+from muster.actors.zookeeper.actor import KIND as ZOOKEEPER
+from muster.actors.zookeeper.actor import ZooKeeperActor, name_of
 from muster.gateway.actor import GatewayActor
 from muster.gateway.console.actor import ConsoleActor
 from muster.gateway.http.console import console_refusal
@@ -28,10 +30,13 @@ from muster.gateway.standby import GatewayStandby
 from muster.placement.host_port import host_port
 from muster.placement.view import Broker
 from muster.placement.zookeeper.client import ZooKeeperUnreachable
+from muster.placement.zookeeper.ensemble import Ensemble
 
 _STOP_S = 40.0
 _STATUS_S = 15.0
 _IDENTITY_S = 10.0
+_SERVER_S = 60.0
+_SERVER_STOP_S = 15.0
 
 
 class ClusterError(RuntimeError):
@@ -74,19 +79,77 @@ def _by_listener(settings: ClusterSettings, brokers: list[Broker]) -> dict[str, 
     return found
 
 
-def take_over(settings: ClusterSettings, progress: Callable[[str], None]) -> None:
-    """Stop what a killed ``muster up`` on this storage left on this Ray.
-
-    Raises ClusterError if another Muster runs here.
-    """
-    if not _actors(settings.namespace):
-        return
-    if (other := _other(settings.cluster_id, settings.namespace)) is not None:
+def refuse_other(cluster_id: str, namespace: str) -> None:
+    """Raise ClusterError if another Muster runs on this Ray."""
+    if _actors(namespace) and (other := _other(cluster_id, namespace)) is not None:
         raise ClusterError(
             f"another Muster runs on this Ray, on storage {other}; stop it with muster down --storage {other}"
         )
+
+
+def start_servers(settings: ClusterSettings, ensemble: Ensemble) -> None:
+    """Start the ZooKeeper servers of Muster's own ensemble that do not run, as far as their nodes are alive.
+
+    Raises ClusterError if not even a majority can be started.
+    """
+    nodes = {node["NodeManagerAddress"]: node["NodeID"] for node in _live_nodes()}
+    wanted = [server for server in ensemble.servers if server.address in nodes]
+    made = {
+        server.id: detached(
+            ZooKeeperActor,
+            name_of(server.id),
+            settings.namespace,
+            settings,
+            server.id,
+            node_id=nodes[server.address],
+            pinned=True,
+        )
+        for server in wanted
+    }
+    started = {number: actor.start.remote() for number, actor in made.items()}
+    bad = [f"no node with address {each.address} is alive" for each in ensemble.servers if each not in wanted]
+    for number, response in started.items():
+        try:
+            ray.get(response, timeout=_SERVER_S)
+        except (RayError, TimeoutError) as error:
+            bad.append(f"{name_of(number)} at {ensemble.server(number).address}: {last_line(error)}")
+    if len(ensemble.servers) - len(bad) < (len(ensemble.servers) if ensemble.is_new else ensemble.majority):
+        raise ClusterError(f"ZooKeeper's servers do not start: {'; '.join(bad)}")
+
+
+def stop_servers(namespace: str = NAMESPACE) -> None:
+    """Stop the ZooKeeper servers, unless other actors, which need them, are left. No effect if none runs."""
+    names = _actors(namespace)
+    if not all(_is_server(name) for name in names):
+        return
+    stopping: list[Any] = []
+    for name in names:
+        with contextlib.suppress(ValueError):
+            stopping.append(ray.get_actor(name, namespace).stop.remote())
+    if stopping:
+        ray.wait(stopping, num_returns=len(stopping), timeout=_SERVER_STOP_S)
+    for name in names:
+        _kill(name, namespace)
+
+
+def _live_nodes() -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+
+
+def _is_server(name: str) -> bool:
+    return name.startswith(f"{ZOOKEEPER}-")
+
+
+def take_over(settings: ClusterSettings, progress: Callable[[str], None]) -> None:
+    """Stop what a killed ``muster up`` on this storage left on this Ray, but for ZooKeeper.
+
+    Raises ClusterError if another Muster runs here.
+    """
+    refuse_other(settings.cluster_id, settings.namespace)
+    if all(_is_server(name) for name in _actors(settings.namespace)):
+        return
     progress("taking over from a muster up that was killed: stopping its actors")
-    stop_cluster(settings.namespace)
+    stop_actors(settings.namespace)
 
 
 def is_left_of(cluster_id: str, namespace: str = NAMESPACE) -> bool:
@@ -113,10 +176,16 @@ def _actors(namespace: str) -> list[str]:
 
 
 def stop_cluster(namespace: str = NAMESPACE) -> None:
-    """Stop in order; what does not stop in time is killed. No effect if nothing runs."""
+    """Stop in order, ZooKeeper last; what does not stop in time is killed. No effect if nothing runs."""
+    stop_actors(namespace)
+    stop_servers(namespace)
+
+
+def stop_actors(namespace: str) -> None:
+    """Stop everything but the ZooKeeper servers."""
     with contextlib.suppress(ValueError, RayError, TimeoutError):
         ray.get(ray.get_actor("controller", namespace).stop.remote(), timeout=_STOP_S)
-    names = _actors(namespace)
+    names = [name for name in _actors(namespace) if not _is_server(name)]
     for name in sorted(names, key=lambda name: name != "controller"):  # the controller first: it would restart others
         _kill(name, namespace)
     for key in (HTTP_ADDRESSES, CONSOLE_PORT):

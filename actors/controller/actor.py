@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
 
 from muster.actors.config.altering import Alteration
 from muster.actors.controller.acls import AclsAdmin
@@ -25,7 +23,7 @@ from muster.actors.controller.distinct import distinct
 from muster.actors.controller.entities import EntitiesAdmin
 from muster.actors.controller.faults_over_ray import RayCluster
 from muster.actors.controller.history import ControllerHistory
-from muster.actors.controller.managed import Managed
+from muster.actors.controller.managed import Managed, numbers
 from muster.actors.controller.move import move_controller
 from muster.actors.controller.nodes import NodeMoves
 from muster.actors.controller.one_per_node import PerNode
@@ -33,7 +31,8 @@ from muster.actors.controller.standbys import ActiveStandby
 from muster.actors.controller.status import actor_status, clients_turned_away, own_status
 from muster.actors.controller.supervisor import Supervisor, detached
 from muster.actors.controller.topics import TopicsAdmin
-from muster.actors.controller.view_feed import ViewFeed
+from muster.actors.controller.view_feed import ADOPT_S, ViewFeed, view_of
+from muster.actors.controller.zookeeper import ZooKeeperServers
 from muster.actors.faults.control import FaultControl, Process
 from muster.actors.faults.registry import FaultRegistry
 from muster.actors.log.actor import LogActor
@@ -48,6 +47,7 @@ from muster.actors.serving.actor import CoordinatorActor, RoleActor
 from muster.actors.serving.standby import GatewaysOf, StandbyActor
 from muster.actors.tables.arrow import without_numpy
 from muster.actors.transaction_state.actor import TransactionsActor
+from muster.actors.zookeeper.actor import KIND as ZOOKEEPER
 from muster.placement.configs import ConfigRegistry
 from muster.placement.epochs import ActorEpoch, next_epoch, take_actor_epoch, take_controller_epoch, when_superseded
 from muster.placement.layout import CONTROLLER, ControllerNode
@@ -74,14 +74,12 @@ log = logging.getLogger(__name__)
 
 _COORDINATORS: Mapping[str, type[CoordinatorActor]] = {cls.kind: cls for cls in (OffsetsActor, TransactionsActor)}
 """By kind, in the order in which they start."""
-_NOT_AWAITED = ("standby", "console")
-"""Kinds of actors without which clients are served."""
+_NOT_AWAITED = ("standby", "console", ZOOKEEPER)
+"""Kinds of actors without which clients are served, and servers, of which a majority was awaited before."""
 _ZOOKEEPER_S = 15.0
 _ZOOKEEPER_RETRY_S = 0.2
 _ACTIVATE_S = 30.0
 _READY_S = 300.0
-_ADOPT_S = 3.0
-"""How long a new controller waits for each of its predecessor's actors; a live one answers within milliseconds."""
 
 
 class Controller:
@@ -128,6 +126,7 @@ class Controller:
             cover=settings.config.offsets_standby_enable,
         )
         self._nodes: NodeMoves | None = None
+        self._servers = ZooKeeperServers(settings, self._supervisor)
         self._faults = self._fault_control() if settings.config.fault_injection_enable else None
         self._starting: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -147,6 +146,7 @@ class Controller:
     async def _start(self) -> None:
         left = await asyncio.to_thread(self._left_behind)
         self._history.begins(left)
+        await self._servers.begin()
         await asyncio.to_thread(self._read_zookeeper)
         if self._faults is not None:
             await self._faults.begin(fresh=left <= {"controller"})
@@ -155,16 +155,17 @@ class Controller:
             self._manage_role(LogActor, index, active_standbys)
         for kind in _COORDINATORS:
             with_data = await self._with_data(_COORDINATORS[kind].topic)
-            for partition in sorted(_numbers(kind, left | active_standbys.keys()) | with_data):
+            for partition in sorted(numbers(kind, left | active_standbys.keys()) | with_data):
                 self._manage_coordinator(kind, partition, active_standbys)
         self._manage("reconciler", ReconcilerActor)
         if self._console_class is not None:
             self._manage("console", self._console_class)
-        self._manage_gateways(_numbers("gateway", left))
+        self._manage_gateways(numbers("gateway", left))
         await self._adopt(left)
         self._leaders = await self._reported_leaders()
         self._publish()
         self._spawn(self._known_nodes.run())
+        self._spawn(self._servers.conform())
         await asyncio.to_thread(self._end_when_superseded)
         self._node = EphemeralNode(
             self._settings.zookeeper, CONTROLLER, self._describe_node, self._settings.zookeeper_access
@@ -189,6 +190,7 @@ class Controller:
         zk = self._zk = connect(self._settings.zookeeper, self._settings.zookeeper_access, timeout_s=_ZOOKEEPER_S)
         self._own_epoch = take_controller_epoch(zk)
         self._epoch = self._own_epoch.epoch
+        self._servers.zk = zk
         self._nodes = self._node_moves(zk)
         self._nodes.load()
         registries = TopicRegistry(zk, self._own_epoch), ConfigRegistry(zk, self._own_epoch)
@@ -237,7 +239,7 @@ class Controller:
 
         Standbys are queried before the actors that they replace.
         """
-        for number in sorted(_numbers("standby", left)):
+        for number in sorted(numbers("standby", left)):
             self._manage_standby_on(None, number)
         await self._adopt({name for name in left if name.startswith("standby-")})
         return await self._supervisor.standbys.found()
@@ -266,20 +268,21 @@ class Controller:
         A first view without these actors would make the gateways drop every connection, although all of them serve.
         """
         known = [managed for name, managed in self._supervisor.actors.items() if name in left]
-        await asyncio.gather(*(self._supervisor.alive(managed, _ADOPT_S) for managed in known))
+        await asyncio.gather(*(self._supervisor.alive(managed, ADOPT_S) for managed in known))
 
     async def _reported_leaders(self) -> Leaders:
         """Return the leaders in the views of a predecessor's gateways; empty without such a gateway."""
         actors = self._supervisor.actors
         gateways = [actors[name] for name in sorted(actors) if name.startswith("gateway-")]
-        reported = await asyncio.gather(*(_view_of(gateway) for gateway in gateways if gateway.is_alive))
+        reported = await asyncio.gather(*(view_of(gateway) for gateway in gateways if gateway.is_alive))
         views = [view for view in reported if view is not None]
         return max(views, key=lambda view: view.order).leaders if views else {}
 
     def _left_behind(self) -> set[str]:
         """Names of the actors that a predecessor created."""
         actors = ray.util.list_named_actors(all_namespaces=True)
-        return {actor["name"] for actor in actors if actor["namespace"] == self._settings.namespace}
+        names = {actor["name"] for actor in actors if actor["namespace"] == self._settings.namespace}
+        return {name for name in names if not name.startswith(f"{ZOOKEEPER}-")}  # they began before the first one
 
     async def _with_data(self, topic: str) -> set[int]:
         """Return the partitions of that topic that have any records, or on a bucket were opened."""
@@ -531,7 +534,9 @@ class Controller:
         await self.start()
         actors = self._supervisor.actors
         gateways = (actors[name] for name in sorted(actors) if name.startswith("gateway-"))
-        turned_away, nodes = await asyncio.gather(clients_turned_away(gateways), asyncio.to_thread(ray.nodes))
+        turned_away, nodes, servers = await asyncio.gather(
+            clients_turned_away(gateways), asyncio.to_thread(ray.nodes), self._servers.status()
+        )
         return {
             "cluster_id": self._settings.cluster_id,
             "controller_epoch": self._epoch,
@@ -549,6 +554,7 @@ class Controller:
             "actors": [own_status(), *(self._status_of(actors[name]) for name in sorted(actors))],
             "topics": len(self._topics.topics) if self._topics else 0,
             "clients_turned_away": turned_away,
+            "zookeeper": servers,
         }
 
     def _status_of(self, managed: Managed) -> dict[str, Any]:
@@ -564,6 +570,11 @@ class Controller:
         """See ``NodeMoves.undrain``."""
         await self.start()
         await self._known_nodes.undrain(node_id)
+
+    async def replace_zookeeper(self, old: str, new: str | None) -> str:
+        """See ``ZooKeeperServers.replace``. Raises NodeError."""
+        await self.start()
+        return await self._servers.replace(old, new)
 
     def _describe_node(self) -> bytes:
         brokers = self._feed.view.brokers if self._feed.view else ()
@@ -584,18 +595,3 @@ class Controller:
             await asyncio.to_thread(self._node.close)
         await self._history.stopped()
         log.info("controller stopped")
-
-
-def _numbers(kind: str, names: set[str]) -> set[int]:
-    """Numbers of the actors of that kind."""
-    return {int(match[1]) for name in names if (match := re.fullmatch(rf"{kind}-(\d+)", name))}
-
-
-async def _view_of(gateway: Managed) -> ClusterView | None:
-    try:
-        async with asyncio.timeout(_ADOPT_S):
-            view: ClusterView | None = await gateway.handle.view.remote()
-            return view
-    except (RayError, TimeoutError) as error:
-        log.warning("%s does not say which view it has: %r", gateway.name, error)
-        return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,3 +66,8 @@ class Managed:
     @property
     def serves(self) -> bool:
         return self.is_alive or self.active_standby is not None
+
+
+def numbers(kind: str, names: Collection[str]) -> set[int]:
+    """Return the numbers of the actors of that kind."""
+    return {int(match[1]) for name in names if (match := re.fullmatch(rf"{kind}-(\d+)", name))}

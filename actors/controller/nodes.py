@@ -23,6 +23,7 @@ from muster.actors.controller.one_per_node import PerNode
 from muster.actors.controller.state import ActorState, NodeState
 from muster.actors.controller.supervisor import CannotMove, Supervisor
 from muster.actors.runtime.process import now_ms
+from muster.actors.zookeeper.actor import KIND as ZOOKEEPER
 from muster.placement import drains
 from muster.placement.moves import Move, Roster, home, moves
 from muster.placement.rendezvous import choose
@@ -240,7 +241,8 @@ class NodeMoves:
             return NodeState.DEAD
         if node_id not in self._drained:
             return NodeState.ALIVE
-        return NodeState.DRAINING if self.on(node_id) else NodeState.DRAINED
+        moved = [name for name in self.on(node_id) if not name.startswith(f"{ZOOKEEPER}-")]
+        return NodeState.DRAINING if moved else NodeState.DRAINED
 
 
 def _nodes() -> list[dict[str, Any]]:

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 _RETRY_S = 0.1
 _FAILED_RETRY_S = 2.0
+_AWAY_RETRY_S = 1.0
 _LAST_RETRY_S = 5.0
 _AT_ONCE = 4
 """How many actors of a large kind start at once: fifty would starve each other, and other actors, of CPU time."""
@@ -44,6 +45,10 @@ _MOVE_S = 60.0
 _SOCKET_SHARE = 4
 """Part of the time for a response to a ping, after which it is sent by Ray instead."""
 _DOWN = (ActorState.RESTARTING, ActorState.FAILED)
+
+
+class NodeAway(RuntimeError):
+    """The only node that an actor may run on is not alive."""
 
 
 class CannotMove(RuntimeError):
@@ -196,12 +201,23 @@ class Supervisor:
     async def _begin(self, managed: Managed) -> None:
         self._lifecycle.starting(managed)
         if managed.handle is None:
-            managed.handle = await asyncio.to_thread(managed.make, managed.node_id)
+            managed.handle = await self._made(managed)
         if managed.is_role:
             managed.started = await self._take_over(managed)
         else:
             managed.started = await self._while_alive(managed, _once_up(managed.handle.start))
         managed.starts += 1
+
+    async def _made(self, managed: Managed) -> Any:
+        """Create the actor, once its node is alive if there is only one for it."""
+        while True:
+            try:
+                return await asyncio.to_thread(managed.make, managed.node_id)
+            except NodeAway as error:
+                if managed.error != str(error):
+                    managed.error = str(error)
+                    log.warning("%s waits: %s", managed.name, error)
+                await asyncio.sleep(_AWAY_RETRY_S)
 
     async def _take_over(self, managed: Managed) -> Started:
         """Have the actor serve its role; take it over from the standby in its place, if any."""

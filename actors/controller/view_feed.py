@@ -9,6 +9,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from ray.exceptions import RayError
+
+from muster.actors.controller.managed import Managed
 from muster.placement.view import ClusterView
 
 log = logging.getLogger(__name__)
@@ -19,6 +22,8 @@ POLL_S = 20.0
 """How long a poll waits before it returns that nothing has changed."""
 PATIENCE_S = 3.0
 """How long to wait for gateways. They follow within milliseconds, or 0.3 s on a very busy machine."""
+ADOPT_S = 3.0
+"""How long a new controller waits for each of its predecessor's actors; a live one answers within milliseconds."""
 
 
 class _Bell:
@@ -90,3 +95,14 @@ class ViewFeed:
         assert self.view is not None
         names = {f"gateway-{broker.id}" for broker in self.view.brokers}
         return {name for name in names if (has := self._has.get(name)) is None or has < order}
+
+
+async def view_of(gateway: Managed) -> ClusterView | None:
+    """Return the view that a gateway has; None if it does not say."""
+    try:
+        async with asyncio.timeout(ADOPT_S):
+            view: ClusterView | None = await gateway.handle.view.remote()
+            return view
+    except (RayError, TimeoutError) as error:
+        log.warning("%s does not say which view it has: %r", gateway.name, error)
+        return None

@@ -37,7 +37,7 @@ class ClusterSettings:
     """URI of the bucket in which everything is that must survive a node. None: that is in ``storage``."""
     cluster_id: str
     zookeeper: str
-    """HOST:PORT[,HOST:PORT...][/CHROOT] of a ZooKeeper that already serves."""
+    """HOST:PORT[,HOST:PORT...][/CHROOT] of a ZooKeeper that already serves; empty until there is one."""
     zookeeper_access: Access = ANYONE
     host: str | None
     """Address that gateways bind where a listener names none, and advertise. None: they bind all interfaces and

@@ -52,7 +52,9 @@ _COMMANDS = {
         "Show who changed topics, configs, offsets, groups, ACLs, quotas, users and faults, or tried to.",
     ),
     "token": _Command("security.token:token", "Add and remove bearer tokens of the HTTP port."),
-    "zookeeper": _Command("security.zookeeper:zookeeper", "Restrict or open access to Muster's ZooKeeper nodes."),
+    "zookeeper": _Command(
+        "security.zookeeper:zookeeper", "Restrict or open access to Muster's ZooKeeper nodes, or replace a server."
+    ),
     "log": _Command("storage.log:log", "Check and show stored data: record batches, offsets, groups."),
     "storage": _Command("storage.check:storage", "Check a storage directory, or a bucket."),
     "tables": _Command("storage.tables:tables", "List, check and compact the tables for analysis."),

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from muster.actors.runtime.zookeeper import EmbeddedZooKeeper
-from muster.gateway.cli.lifecycle.upkeep import Upkeep
+from muster.gateway.cli.lifecycle.zookeeper import Upkeep
 from tests.zookeeper_fixture import eventually
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from kazoo.exceptions import NoAuthError
 
 from muster.gateway.cli.errors import CliError
-from muster.gateway.cli.lifecycle.start import check_zookeeper
+from muster.gateway.cli.lifecycle.zookeeper import check_zookeeper
 from muster.gateway.cli.main import cli
 from muster.placement.security.entity_registry import LOGIN_SECRET, EntityRegistry
 from muster.placement.zookeeper.access import OPEN, SENSITIVE, Access, protected

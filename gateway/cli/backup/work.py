@@ -24,6 +24,7 @@ from muster.gateway.cli.running import connected, state_of
 from muster.gateway.cli.storage import directory as storage_directory
 from muster.placement.zookeeper.access import Access
 from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
+from muster.placement.zookeeper.ensemble import ensemble_file
 
 _CONNECT_S = 10.0
 _MAX_REPORTED = 20
@@ -123,6 +124,8 @@ def _source(config: MusterConfig, with_tables: bool, progress: Steps) -> Iterato
     cluster_id = storage_directory.cluster_id(storage)
     state = storage_directory.read_state(storage)
     if storage_directory.holder(storage) is None and (state is None or state.is_own_ray):
+        if config.zookeeper_connect is None and ensemble_file(storage / "zookeeper").exists():
+            raise CliError(f"the ZooKeeper of {storage} has its data on nodes: start Muster, and make the backup then")
         if config.zookeeper_connect is None and not (storage / "zookeeper").is_dir():
             raise CliError(f"{storage} has no ZooKeeper of its own; name the one it uses with --zookeeper or --config")
         with storage_directory.locked(storage):

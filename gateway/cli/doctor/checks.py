@@ -9,7 +9,7 @@ from muster.actors.config import MusterConfig
 from muster.actors.object_storage.location import is_uri
 from muster.actors.runtime.zookeeper import embedded_access
 from muster.gateway.cli.doctor import cluster, machine, places
-from muster.gateway.cli.doctor.findings import Finding, from_error, ok, passes, warning
+from muster.gateway.cli.doctor.findings import Finding, failed, from_error, ok, passes, warning
 from muster.gateway.cli.lifecycle.config_checks import (
     check_certificates,
     check_listeners,
@@ -21,6 +21,7 @@ from muster.gateway.cli.running import status_of
 from muster.gateway.cli.storage import directory as storage_directory
 from muster.gateway.client.errors import MusterError
 from muster.gateway.security.tls.listeners import TlsListeners
+from muster.placement.zookeeper.ensemble import InvalidEnsemble, ensemble_file, modes, read_ensemble
 
 _MIN_DAYS = 30
 
@@ -78,12 +79,24 @@ def _clients(storage: Path) -> Iterator[Finding]:
 def _zookeeper(config: MusterConfig, running: str | None) -> Iterator[Finding]:
     if config.zookeeper_connect is not None:
         yield from cluster.zookeeper(config.zookeeper_connect, config.zookeeper_access)
-    elif running is not None:
-        access = embedded_access(config.directory / "zookeeper")
-        known = Path(access.credentials_file or "").exists()
-        yield from cluster.zookeeper(running, access if known else config.zookeeper_access)
-    else:
-        yield ok("zookeeper", "muster up starts its own")
+        return
+    folder = config.directory / "zookeeper"
+    try:
+        ensemble = read_ensemble(ensemble_file(folder))
+    except InvalidEnsemble as error:
+        yield failed("zookeeper", str(error), "put a copy of it back")
+        return
+    if running is None and (ensemble is None or not any(modes(ensemble.servers).values())):
+        where = f", on {', '.join(server.address for server in ensemble.servers)}" if ensemble else ""
+        yield ok("zookeeper", f"muster up starts its own{where}")
+        return
+    access = embedded_access(folder)
+    known = Path(access.credentials_file or "").exists()
+    hosts = running if ensemble is None else ensemble.hosts
+    assert hosts is not None
+    yield from cluster.zookeeper(hosts, access if known else config.zookeeper_access)
+    if ensemble is not None:
+        yield from cluster.servers(ensemble)
 
 
 def _secrets(config: MusterConfig) -> Iterator[Finding]:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-
-from kazoo.exceptions import NoAuthError, NoNodeError
 
 from muster.actors.config import MusterConfig
 from muster.actors.runtime.java import JavaNotFound, java_environment
 from muster.actors.runtime.process import keep_files_private, log_folder
 from muster.actors.runtime.settings import NAMESPACE, ClusterReady, ClusterSettings, LogFormat
 from muster.actors.runtime.words import counted
-from muster.actors.runtime.zookeeper import EmbeddedZooKeeper, ZooKeeperEndedAtStart, ZooKeeperStartError
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.lifecycle.config_checks import (
     check_certificates,
@@ -26,18 +23,14 @@ from muster.gateway.cli.lifecycle.config_checks import (
     check_users,
 )
 from muster.gateway.cli.lifecycle.ports import Ports
-from muster.gateway.cli.lifecycle.upkeep import Upkeep
-from muster.gateway.cli.lifecycle.zookeeper_checks import check_belongs, remedies
+from muster.gateway.cli.lifecycle.zookeeper import ZooKeeperStart
 from muster.gateway.cli.output import Steps
 from muster.gateway.cli.ray import own_ray
 from muster.gateway.cli.ray.given_ray import GivenRay
 from muster.gateway.cli.ray.reach import listens
 from muster.gateway.cli.storage import directory as storage
 from muster.gateway.cli.storage.fit import cluster_id_in, prepare, refuse_broken, refuse_unfit
-from muster.placement.zookeeper import client as zookeeper
-from muster.placement.zookeeper.access import SENSITIVE, Access
 
-_ZOOKEEPER_TIMEOUT_S = 10
 _LOOPBACK = "127.0.0.1"
 _WATCH_INTERVAL_S = 1.0
 _NODES_TIMEOUT_S = 300
@@ -87,26 +80,28 @@ class Start:
         self._undo.callback(ports.release)
         gateway_ports, metrics_ports = self._choose(ports)
         environment = _java()
-        hosts, access = self._zookeeper(cluster_id)
-        state = self._given_state(self._given, hosts) if self._given else self._own_ray(environment, hosts)
-        settings = ClusterSettings(
-            config=self._config,
-            storage=str(self._storage),
-            bucket=self._config.bucket,
-            cluster_id=cluster_id,
-            zookeeper=hosts,
-            zookeeper_access=access,
-            host=self._host,
-            gateway_ports=gateway_ports,
-            metrics_ports=metrics_ports,
-            metrics_port=self._config.first_metrics_port,
-            log_format=self._log_format,
+        zookeeper = ZooKeeperStart(self._config, self._storage, self._given, self._progress, self._undo)
+        settings = zookeeper.run(
+            ClusterSettings(
+                config=self._config,
+                storage=str(self._storage),
+                bucket=self._config.bucket,
+                cluster_id=cluster_id,
+                zookeeper="",
+                host=self._host,
+                gateway_ports=gateway_ports,
+                metrics_ports=metrics_ports,
+                metrics_port=self._config.first_metrics_port,
+                log_format=self._log_format,
+            )
         )
+        hosts = settings.zookeeper
+        state = self._given_state(self._given, hosts) if self._given else self._own_ray(environment, hosts)
         self._undo.callback(self._remove_state)
         storage.write_state(self._storage, state)
         ports.release()
         ready = self._cluster(settings)
-        serving = dataclasses.replace(state, bootstrap=ready.bootstrap, metrics=ready.metrics, cluster_id=cluster_id)
+        serving = replace(state, bootstrap=ready.bootstrap, metrics=ready.metrics, cluster_id=cluster_id)
         storage.write_state(self._storage, serving)
         return ready
 
@@ -155,42 +150,6 @@ class Start:
             return None, None
         of_listeners = [_counting_up(each.port, count) for each in listeners]
         return tuple(zip(*of_listeners, strict=True)), _counting_up(metrics, count)
-
-    def _zookeeper(self, cluster_id: str) -> tuple[str, Access]:
-        if hosts := self._config.zookeeper_connect:
-            self._progress.step(f"connecting to ZooKeeper at {hosts}")
-            check_zookeeper(hosts, self._config.zookeeper_access)
-            self._check_belongs(hosts, self._config.zookeeper_access, cluster_id, None)
-            self._keep(None)
-            return hosts, self._config.zookeeper_access
-        self._progress.step("starting ZooKeeper")
-        host = _LOOPBACK if self._address is None else _own_address()
-        try:
-            server = EmbeddedZooKeeper.start(
-                self._storage / "zookeeper", host=host, lib=self._config.zookeeper_server_lib
-            )
-            self._undo.callback(server.stop)
-            self._keep(server)
-            access = server.secure()
-            self._check_belongs(server.hosts, access, cluster_id, server.data_dir)
-        except ZooKeeperEndedAtStart as error:
-            hint = remedies(self._storage, self._storage / "zookeeper")
-            raise CliError(f"{error}. If its data are damaged: {hint}") from error
-        except (ZooKeeperStartError, zookeeper.ZooKeeperUnreachable) as error:
-            raise CliError(str(error)) from error
-        return server.hosts, access
-
-    def _check_belongs(self, hosts: str, access: Access, cluster_id: str, data_dir: Path | None) -> None:
-        zk = zookeeper.connect(hosts, access, timeout_s=_ZOOKEEPER_TIMEOUT_S)
-        try:
-            check_belongs(zk, self._storage, cluster_id, data_dir)
-        finally:
-            zk.shut()
-
-    def _keep(self, server: EmbeddedZooKeeper | None) -> None:
-        upkeep = Upkeep(self._storage, server, self._progress.note)
-        self._undo.callback(upkeep.stop)
-        upkeep.start()
 
     def _own_ray(self, environment: dict[str, str], hosts: str) -> storage.RunState:
         self._progress.step("starting Ray")
@@ -310,31 +269,3 @@ def _java() -> dict[str, str]:
         return java_environment()
     except JavaNotFound as error:
         raise CliError(str(error)) from error
-
-
-def check_zookeeper(hosts: str, access: Access) -> None:
-    """Raise CliError if ZooKeeper does not respond, or does not let Muster read nodes that an earlier Muster
-    protected."""
-    try:
-        zk = zookeeper.connect(hosts, access, timeout_s=_ZOOKEEPER_TIMEOUT_S)
-        try:
-            for path in SENSITIVE:
-                with contextlib.suppress(NoNodeError):
-                    zk.call(zk.get_async, path)
-        finally:
-            zk.shut()
-    except zookeeper.ZooKeeperUnreachable as error:
-        raise CliError(f"{error}; check --zookeeper, and that it runs") from error
-    except NoAuthError as error:
-        raise CliError(
-            f"ZooKeeper at {hosts} does not let this Muster read {path}: set zookeeper.credentials.file, or the "
-            "certificate, with which its nodes were created; for those of Muster's own ZooKeeper, the file "
-            "zookeeper/credentials of its storage directory"
-        ) from error
-
-
-def _own_address() -> str:
-    """Return this node's address, as other nodes reach it."""
-    import ray.util
-
-    return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]

@@ -79,6 +79,8 @@ def show(found: Mapping[str, Any], *, wide: bool) -> None:
     if "ERROR" in left_out:
         _lines((actor["name"], actor["error"]) for actor in actors if actor["error"])
     terminal.line(_total(actors, nodes))
+    if servers := found.get("zookeeper"):
+        terminal.line(ensemble_text(servers))
     if turned_away := found.get("clients_turned_away"):
         terminal.line()
         rows = [_turned_away(client) for client in turned_away]
@@ -117,6 +119,18 @@ def _total(actors: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any
     else:
         said = ": " + ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     return f"{counted(len(actors), 'actor')} on {counted(len(nodes), 'node')}{said}"
+
+
+def ensemble_text(servers: Sequence[Mapping[str, Any]]) -> str:
+    """Return the state of Muster's own ensemble: ``ZooKeeper: 3 of 3 servers serve``, and what is at stake."""
+    away = [server["address"] for server in servers if server["mode"] is None]
+    said = f"ZooKeeper: {len(servers) - len(away)} of {len(servers)} servers serve"
+    if not away:
+        return said
+    without = f"{said}, without {', '.join(away)}"
+    if len(servers) - len(away) > len(servers) // 2:
+        return f"{without}; if another one is lost, there is no majority"
+    return f"{without}: there is no majority"
 
 
 def _row(actor: Mapping[str, Any], places: Mapping[str, str]) -> tuple[Any, ...]:

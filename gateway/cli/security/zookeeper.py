@@ -1,9 +1,10 @@
-"""``muster zookeeper``: protects the nodes of an existing tree, or opens them."""
+"""``muster zookeeper``: protects the nodes of an existing tree, or opens them; replaces a server of Muster's own."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,8 +15,10 @@ from muster.actors.runtime import terminal
 from muster.actors.runtime.words import counted
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
+from muster.gateway.cli.numbers import Real
 from muster.gateway.cli.options import with_properties
 from muster.gateway.cli.properties import read_config
+from muster.gateway.cli.running import by_storage_or_address, connected
 from muster.gateway.cli.suggestions import Commands
 from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
 from muster.placement.zookeeper.securing import secure, unsecure
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from muster.actors.config import MusterConfig
 
 _TIMEOUT_S = 10.0
+_POLL_S = 0.5
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -36,10 +40,10 @@ def _properties(command: F) -> F:
 
 @click.group(cls=Commands, epilog="Example: muster zookeeper secure --config muster.properties")
 def zookeeper() -> None:
-    """Restrict or open access to Muster's ZooKeeper nodes.
+    """Restrict or open access to Muster's ZooKeeper nodes, or replace a server.
 
-    Like Kafka's zookeeper-security-migration. New nodes are protected with zookeeper.set.acl=true, and always in the
-    ZooKeeper that Muster runs itself.
+    secure and unsecure are like Kafka's zookeeper-security-migration. New nodes are protected with
+    zookeeper.set.acl=true, and always in the ZooKeeper that Muster runs itself.
     """
 
 
@@ -61,6 +65,44 @@ def unsecure_command(file: Path | None, sets: tuple[str, ...], hosts: str | None
     """Let anyone who reaches ZooKeeper read and change Muster's nodes."""
     with _client(read_config(file, sets, {"zookeeper.connect": hosts})) as zk:
         terminal.line(f"{counted(unsecure(zk), 'node')} can be changed by anyone now", err=True)
+
+
+@zookeeper.command("replace", epilog="Example: muster zookeeper replace 10.0.0.12 --storage /srv/muster")
+@click.argument("server", metavar="ADDRESS", type=NAME)
+@click.option("--by", "new", metavar="ADDRESS", type=NAME, help="Address of the node. Default: one without a server.")
+@click.option(
+    "--timeout", "timeout_s", metavar="S", type=Real(), default=120.0, show_default=True, help="Seconds to wait."
+)
+@by_storage_or_address
+def replace_command(server: str, new: str | None, timeout_s: float, directory: Path, address: str | None) -> None:
+    """Run a server of Muster's own ensemble on another node.
+
+    ADDRESS is that of the node with the server, which is lost for good or is to be removed. The other two must serve.
+    The new server begins without data, and gets those of the others; the command ends when it serves.
+    """
+    with connected(directory, address):
+        from muster.gateway import cluster
+
+        try:
+            place = cluster.call_controller("replace_zookeeper", server, new)
+            _await_server(place, lambda: cluster.cluster_status()["zookeeper"], timeout_s)
+        except cluster.ClusterError as error:
+            raise CliError(str(error)) from error
+        terminal.line(f"the server of {server} is replaced by one at {place}")
+
+
+def _await_server(place: str, servers: Callable[[], Sequence[Mapping[str, Any]]], timeout_s: float) -> None:
+    until_s = time.monotonic() + timeout_s
+    while True:
+        (server,) = (each for each in servers() if each["address"].rpartition(":")[0].strip("[]") == place)
+        if server["mode"] is not None:
+            return
+        if time.monotonic() > until_s:
+            raise CliError(
+                f"the server at {server['address']} does not serve within {timeout_s:g} s; it continues to try: see "
+                f"run/log/{server['actor']}.log, and muster status"
+            )
+        time.sleep(_POLL_S)
 
 
 @contextlib.contextmanager
