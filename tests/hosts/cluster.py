@@ -25,6 +25,7 @@ Gcs = Literal["embedded", "redis", "memory"]
 SERVE_S = 300.0
 _METADATA = 3
 _UP_S = 600.0
+_AUTOSCALING = "--autoscaling-config=~/ray_bootstrap_config.yaml"
 _POLL_S = 0.5
 
 
@@ -79,9 +80,36 @@ class Cluster:
         assert finished.returncode == 0, f"ray {command}: exit code {finished.returncode}\n{finished.stdout[-6000:]}"
         return finished.stdout
 
+    def write_without_autoscaler(self) -> None:
+        """cluster.yaml for :meth:`start`; no host makes others join."""
+        self.write()
+        file = self.folder / "cluster.yaml"
+        file.write_text(file.read_text().replace(_AUTOSCALING, ""))
+
+    def start(self) -> None:
+        """Start everything by the commands of cluster.yaml, without ``ray up``."""
+        *before, up = self._commands()["head_start_ray_commands"]
+        for command in before:
+            self.head.done(command)
+        for worker in self.workers:
+            self.start_ray_on(worker)
+        self.head.done(up, SERVE_S)
+
+    def muster_up(self) -> None:
+        """Start Muster with the command of cluster.yaml."""
+        self.head.done(self._commands()["head_start_ray_commands"][-1], SERVE_S)
+
+    def start_ray_on(self, worker: Host) -> None:
+        for command in self._commands()["worker_start_ray_commands"]:
+            worker.done(f"export RAY_HEAD_IP={self.head.address}; {command}")
+
+    def _commands(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = yaml.safe_load((self.folder / "cluster.yaml").read_text())
+        return found
+
     def start_ray_on_head(self) -> None:
         """Start Ray with the command of cluster.yaml, without ``muster up``, as a service of the head would at boot."""
-        commands = yaml.safe_load((self.folder / "cluster.yaml").read_text())["head_start_ray_commands"]
+        commands = self._commands()["head_start_ray_commands"]
         (start,) = (command for command in commands if "ray start --head" in command)
         self.head.done(start)
 
@@ -159,10 +187,14 @@ def _gateways(hosts: Sequence[Host]) -> set[str]:
 
 
 def _lacking(status: dict[str, Any], addresses: set[str]) -> str:
-    """Which actors are not alive, and where gateways are if not one at each address; empty if all is well."""
+    """Which actors are not alive, and where gateways are if not one at each address; empty if all is well.
+
+    A server of ZooKeeper waits for its host.
+    """
     places = placed(status)
     gateways = {name: place for name, place in places.items() if name.startswith("gateway-")}
-    lacking = [f"{actor['name']} is {actor['state']}" for actor in status["actors"] if actor["state"] != "alive"]
+    actors = [actor for actor in status["actors"] if not actor["name"].startswith("zookeeper-")]
+    lacking = [f"{actor['name']} is {actor['state']}" for actor in actors if actor["state"] != "alive"]
     if sorted(gateways.values()) != sorted(addresses):
         lacking.append(f"gateways are at {gateways}")
     return ", ".join(lacking)

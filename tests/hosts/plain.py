@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -46,3 +47,13 @@ def plain_hosts(folder: Path, addresses: Mapping[str, str], clients: str) -> Ite
             host.power_on()
             made[name] = host
         yield made
+
+
+def give_token(hosts: Iterable[Host]) -> None:
+    """Give the hosts the token of one Ray."""
+    token = secrets.token_hex(32)
+    for host in hosts:
+        file = host.home / ".ray/auth_token"
+        file.parent.mkdir()
+        file.touch(mode=0o600)
+        file.write_text(token)

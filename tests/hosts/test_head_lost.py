@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.chaos.journal import now_s
@@ -21,7 +20,7 @@ from tests.hosts.cluster import REDIS_PORT, ZOOKEEPER_PORT, Cluster, Gcs
 from tests.hosts.host import Host
 from tests.hosts.installing import ROOT
 from tests.hosts.load import Load
-from tests.hosts.plain import plain_hosts
+from tests.hosts.plain import give_token, plain_hosts
 from tests.hosts.report import Report
 from tests.muster_process import eventually
 
@@ -29,20 +28,13 @@ pytestmark = pytest.mark.timeout(900)
 
 _HERE = "10.77.0."
 _ADDRESSES = {name: f"{_HERE}{number}" for name, number in {"head": 10, "w1": 11, "w2": 12, "store": 102}.items()}
-_START_S = 300.0
 _TOPIC_S = 60.0
-_AUTOSCALING = "--autoscaling-config=~/ray_bootstrap_config.yaml"
 
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[dict[str, Host]]:
     with plain_hosts(tmp_path, _ADDRESSES, f"{_HERE}101") as made:
-        token = secrets.token_hex(32)
-        for host in made.values():
-            file = host.home / ".ray/auth_token"
-            file.parent.mkdir()
-            file.touch(mode=0o600)
-            file.write_text(token)
+        give_token(made.values())
         yield made
 
 
@@ -51,21 +43,12 @@ def cluster(tmp_path: Path, hosts: dict[str, Host], gcs: Gcs) -> Cluster:
     """Muster on three hosts, by the commands of cluster.yaml but for the autoscaler."""
     head, store, workers = hosts["head"], hosts["store"], [hosts["w1"], hosts["w2"]]
     made = Cluster(tmp_path, tmp_path / "key", head, head, workers, gcs=gcs, store=store)
-    made.write()
-    file = tmp_path / "cluster.yaml"
-    file.write_text(file.read_text().replace(_AUTOSCALING, ""))
+    made.write_without_autoscaler()
     _start_zookeeper(store, tmp_path / "storage/zookeeper")
     if gcs == "redis":
         assert shutil.which("redis-server"), "redis-server is not installed; Debian: redis-server"
         store.start(f"redis-server --bind {store.address} --port {REDIS_PORT} --protected-mode no --dir /tmp")
-    commands = yaml.safe_load(file.read_text())
-    *before, up = commands["head_start_ray_commands"]
-    for command in before:
-        head.done(command)
-    for worker in workers:
-        for command in commands["worker_start_ray_commands"]:
-            worker.done(f"export RAY_HEAD_IP={head.address}; {command}")
-    head.done(up, _START_S)
+    made.start()
     return made
 
 
