@@ -12,7 +12,7 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import ray
@@ -210,9 +210,15 @@ class Supervisor:
 
     async def _made(self, managed: Managed) -> Any:
         """Create the actor, once its node is alive if there is only one for it."""
+        loop = asyncio.get_running_loop()
         while True:
+            making = loop.run_in_executor(None, managed.make, managed.node_id)
             try:
-                return await asyncio.to_thread(managed.make, managed.node_id)
+                return await asyncio.shield(making)
+            except asyncio.CancelledError:  # the actor is there all the same, so that it has to be ended
+                with contextlib.suppress(Exception):
+                    managed.handle = await making
+                raise
             except NodeAway as error:
                 if managed.error != str(error):
                     managed.error = str(error)
@@ -428,7 +434,7 @@ class Supervisor:
             managed = self.actors[name]
             if managed.is_alive and managed.started is not None and managed.started.node_id == node_id:
                 return
-            self._tasks.pop(name).cancel()
+            await self._cease_to_keep([name])
             self._lifecycle.moves(managed, node_id)
             managed.node_id = node_id
             try:
@@ -475,12 +481,20 @@ class Supervisor:
 
     async def stop(self, names: list[str]) -> None:
         """Stop these actors concurrently: each is requested to stop, then its process is ended."""
+        await self._cease_to_keep(names)
         for name in names:
-            self._tasks.pop(name).cancel()
             await self._cease_to_cover(self.actors[name])
         await asyncio.gather(*(self._stop(self.actors[name]) for name in names))
         for name in names:
             self._lifecycle.stopped(self.actors[name])
+
+    async def _cease_to_keep(self, names: Sequence[str]) -> None:
+        """Return once none of these can be created any more: a later one would be taken for its successor."""
+        tasks = [self._tasks.pop(name) for name in names]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def _leave(self, managed: Managed) -> None:
         """Have the clients of a gateway leave, while it still serves them: others lead what it has led."""
