@@ -572,9 +572,11 @@ class Controller:
         await self._known_nodes.undrain(node_id)
 
     async def replace_zookeeper(self, old: str, new: str | None) -> str:
-        """See ``ZooKeeperServers.replace``. Raises NodeError."""
+        """Begin to replace a server: see ``ZooKeeperServers``. Returns the new address. Raises NodeError."""
         await self.start()
-        return await self._servers.replace(old, new)
+        replacement = await self._servers.replacement(old, new)
+        self._spawn(self._servers.replace(replacement))
+        return replacement.address
 
     def _describe_node(self) -> bytes:
         brokers = self._feed.view.brokers if self._feed.view else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -15,12 +16,18 @@ from muster.actors.runtime.files import write_atomically
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.zookeeper.actor import ZooKeeperActor, folder_of, name_of
 from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable
-from muster.placement.zookeeper.ensemble import Ensemble, ensemble_file, modes, read_ensemble
+from muster.placement.zookeeper.ensemble import Ensemble, InvalidEnsemble, ensemble_file, modes, read_ensemble
 
 log = logging.getLogger(__name__)
 
 _CONFIG = "/zookeeper/config"
 _RETRY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    number: int
+    address: str
 
 
 class ZooKeeperServers:
@@ -60,44 +67,56 @@ class ZooKeeperServers:
         zk = self.zk
         while self._ensemble is not None and zk is not None:
             try:
+                self._ensemble = await asyncio.to_thread(read_ensemble, self._file) or self._ensemble
                 config, _ = await asyncio.to_thread(zk.call, zk.get_async, _CONFIG)
                 if not (lacking := self._ensemble.lacking(config.decode())):
                     return
                 log.info("the ensemble gets %s", ", ".join(lacking))
                 await asyncio.to_thread(zk.call, zk.reconfig_async, ",".join(lacking), None, None, -1)
-            except (KazooException, ZooKeeperUnreachable) as error:
+            except (InvalidEnsemble, KazooException, ZooKeeperUnreachable) as error:
                 log.warning("the ensemble cannot be changed yet: %s", error or type(error).__name__)
                 await asyncio.sleep(_RETRY_S)
 
-    async def replace(self, old: str, new: str | None) -> str:
-        """Run the server of the node at address ``old`` at address ``new`` instead; its new data are the leader's.
+    async def replacement(self, old: str, new: str | None) -> Replacement:
+        """Return how the server of the node at address ``old`` is replaced by one at address ``new``.
 
-        ``new`` None: on any live node without a server. Returns the address. Raises NodeError.
+        ``new`` None: on any live node without a server. Raises NodeError.
+        """
+        ensemble = self._ensemble
+        if ensemble is None:
+            raise NodeError("Muster runs no ensemble of ZooKeeper servers")
+        server = ensemble.at(old)
+        if server is None:
+            known = ", ".join(each.address for each in ensemble.servers)
+            raise NodeError(f"no ZooKeeper server of Muster is at {old}; they are at {known}")
+        free = sorted(set(await asyncio.to_thread(_addresses)) - {each.address for each in ensemble.servers})
+        if not free:
+            raise NodeError("every live node has a ZooKeeper server already; add a node first")
+        if new is not None and new not in free:
+            raise NodeError(f"{new} is not the address of a live node without a server; such are {', '.join(free)}")
+        others = [each for each in ensemble.servers if each is not server]
+        serving = [mode for mode in (await asyncio.to_thread(modes, others)).values() if mode is not None]
+        if len(serving) < ensemble.majority:
+            raise NodeError("the other ZooKeeper servers have no majority; start their nodes first")
+        return Replacement(server.id, new or free[0])
+
+    async def replace(self, replacement: Replacement) -> None:
+        """Stop the server, and start it on its new node without data; it gets those of the others.
+
+        The file is written once the former process is gone for good: if this controller ends before, nothing has
+        happened, and if it ends later, the next one goes on.
         """
         async with self._replacing:
-            ensemble = self._ensemble
-            if ensemble is None:
-                raise NodeError("Muster runs no ensemble of ZooKeeper servers")
-            server = ensemble.at(old)
-            if server is None:
-                known = ", ".join(each.address for each in ensemble.servers)
-                raise NodeError(f"no ZooKeeper server of Muster is at {old}; they are at {known}")
-            free = sorted(set(await asyncio.to_thread(_addresses)) - {each.address for each in ensemble.servers})
-            if not free:
-                raise NodeError("every live node has a ZooKeeper server already; add a node first")
-            if new is not None and new not in free:
-                raise NodeError(f"{new} is not the address of a live node without a server; such are {', '.join(free)}")
-            others = [each for each in ensemble.servers if each is not server]
-            serving = [mode for mode in (await asyncio.to_thread(modes, others)).values() if mode is not None]
-            if len(serving) < ensemble.majority:
-                raise NodeError("the other ZooKeeper servers have no majority; start their nodes first")
-            moved = ensemble.moved(server.id, new or free[0])
-            await asyncio.to_thread(write_atomically, self._file, moved.encode())
-            self._ensemble = moved
-            await self._supervisor.forget(name_of(server.id))
+            assert self._ensemble is not None
+            number, address = replacement.number, replacement.address
+            if self._ensemble.server(number).address == address:
+                return
+            await self._supervisor.forget(name_of(number))
+            self._ensemble = self._ensemble.moved(number, address)
+            await asyncio.to_thread(write_atomically, self._file, self._ensemble.encode())
+            log.info("%s is replaced by one at %s", name_of(number), address)
+            self._manage(number)
             await self.conform()
-            self._manage(server.id)
-            return new or free[0]
 
     async def status(self) -> list[dict[str, Any]]:
         """Return each server's id, actor, address and mode; empty if Muster runs no ensemble."""

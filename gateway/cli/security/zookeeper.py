@@ -94,13 +94,12 @@ def replace_command(server: str, new: str | None, timeout_s: float, directory: P
 def _await_server(place: str, servers: Callable[[], Sequence[Mapping[str, Any]]], timeout_s: float) -> None:
     until_s = time.monotonic() + timeout_s
     while True:
-        (server,) = (each for each in servers() if each["address"].rpartition(":")[0].strip("[]") == place)
-        if server["mode"] is not None:
+        if any(each["address"].rpartition(":")[0].strip("[]") == place and each["mode"] for each in servers()):
             return
         if time.monotonic() > until_s:
             raise CliError(
-                f"the server at {server['address']} does not serve within {timeout_s:g} s; it continues to try: see "
-                f"run/log/{server['actor']}.log, and muster status"
+                f"the server at {place} does not serve within {timeout_s:g} s; it continues to try: see muster status, "
+                "run/log/controller.log and run/log/zookeeper-<id>.log"
             )
         time.sleep(_POLL_S)
 
