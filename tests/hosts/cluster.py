@@ -189,12 +189,14 @@ def _gateways(hosts: Sequence[Host]) -> set[str]:
 def _lacking(status: dict[str, Any], addresses: set[str]) -> str:
     """Which actors are not alive, and where gateways are if not one at each address; empty if all is well.
 
-    A server of ZooKeeper waits for its host.
+    A server of ZooKeeper may wait for another host than these.
     """
     places = placed(status)
     gateways = {name: place for name, place in places.items() if name.startswith("gateway-")}
     actors = [actor for actor in status["actors"] if not actor["name"].startswith("zookeeper-")]
     lacking = [f"{actor['name']} is {actor['state']}" for actor in actors if actor["state"] != "alive"]
+    servers = ((server["address"], server["mode"]) for server in status.get("zookeeper", []))
+    lacking += [f"ZooKeeper at {at} is away" for at, mode in servers if not mode and at.rpartition(":")[0] in addresses]
     if sorted(gateways.values()) != sorted(addresses):
         lacking.append(f"gateways are at {gateways}")
     return ", ".join(lacking)

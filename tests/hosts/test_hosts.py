@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -202,13 +203,14 @@ def test_ray_down_and_up_on_the_same_storage(cluster: Cluster, load: Load, watch
 
 
 def test_what_is_elsewhere_outlives_the_head(
-    cluster: Cluster, hosts: dict[str, Host], load: Load, watch: Watch
+    cluster: Cluster, hosts: dict[str, Host], folder: Path, load: Load, watch: Watch
 ) -> None:
     """The GCS finds its state on the head's disk, and the autoscaler its list of hosts. ZooKeeper is elsewhere."""
     store = hosts["store"]
     with watch.step("16. ray down, ray up with ZooKeeper on another host"):
         since_s = now_s()
         cluster.down()
+        shutil.copytree(newest_data(cluster), folder / "storage/zookeeper/version-2")
         zookeeper = f"{sys.executable} -m tests.hosts.zookeeper {store.address} {ZOOKEEPER_PORT}"
         store.start(f"env PYTHONPATH={installing.ROOT} {zookeeper}")
         cluster.store = store
@@ -240,6 +242,12 @@ def until_serving(cluster: Cluster, *lost: Host) -> str:
     since_s = time.monotonic()
     cluster.until_serving([host for host in cluster.hosts if host not in lost])
     return f"all serves after {time.monotonic() - since_s:.1f} s"
+
+
+def newest_data(cluster: Cluster) -> Path:
+    """Return the data of the ZooKeeper server of Muster's own that wrote last."""
+    found = (data for host in cluster.hosts for data in (host.home / ".muster/zookeeper").glob("*/*/version-2"))
+    return max(found, key=lambda data: max(log.stat().st_mtime_ns for log in data.glob("log.*")))
 
 
 def of(places: dict[str, str], host: Host) -> str:
