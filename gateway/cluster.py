@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from muster.actors.controller.actor import Controller
 from muster.actors.controller.nodes import NodeError
@@ -37,6 +39,7 @@ _STATUS_S = 15.0
 _IDENTITY_S = 10.0
 _SERVER_S = 60.0
 _SERVER_STOP_S = 15.0
+_POLL_S = 0.2
 
 
 class ClusterError(RuntimeError):
@@ -94,27 +97,36 @@ def start_servers(settings: ClusterSettings, ensemble: Ensemble) -> None:
     """
     nodes = {node["NodeManagerAddress"]: node["NodeID"] for node in _live_nodes()}
     wanted = [server for server in ensemble.servers if server.address in nodes]
-    made = {
-        server.id: detached(
-            ZooKeeperActor,
-            name_of(server.id),
-            settings.namespace,
-            settings,
-            server.id,
-            node_id=nodes[server.address],
-            pinned=True,
-        )
-        for server in wanted
-    }
-    started = {number: actor.start.remote() for number, actor in made.items()}
+
+    def begin(number: int) -> Any:
+        node_id = nodes[ensemble.server(number).address]
+        name, namespace = name_of(number), settings.namespace
+        return detached(ZooKeeperActor, name, namespace, settings, number, node_id=node_id, pinned=True).start.remote()
+
+    started = {server.id: begin(server.id) for server in wanted}
     bad = [f"no node with address {each.address} is alive" for each in ensemble.servers if each not in wanted]
+    deadline_s = time.monotonic() + _SERVER_S
     for number, response in started.items():
-        try:
-            ray.get(response, timeout=_SERVER_S)
-        except (RayError, TimeoutError) as error:
-            bad.append(f"{name_of(number)} at {ensemble.server(number).address}: {last_line(error)}")
+        if (reason := _reason(response, partial(begin, number), deadline_s)) is not None:
+            bad.append(f"{name_of(number)} at {ensemble.server(number).address}: {reason}")
     if len(ensemble.servers) - len(bad) < (len(ensemble.servers) if ensemble.is_new else ensemble.majority):
         raise ClusterError(f"ZooKeeper's servers do not start: {'; '.join(bad)}")
+
+
+def _reason(response: Any, again: Callable[[], Any], deadline_s: float) -> str | None:
+    """Wait for the start of a server, also of another actor if its name was still that of one that ended."""
+    while True:
+        try:
+            ray.get(response, timeout=max(0.0, deadline_s - time.monotonic()))
+        except RayActorError as error:
+            if time.monotonic() > deadline_s:
+                return last_line(error)
+            time.sleep(_POLL_S)
+            response = again()
+        except (RayError, TimeoutError) as error:
+            return last_line(error)
+        else:
+            return None
 
 
 def stop_servers(namespace: str = NAMESPACE) -> None:

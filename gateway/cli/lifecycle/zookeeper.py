@@ -100,8 +100,14 @@ class ZooKeeperStart:
             cluster.start_servers(settings, ensemble)
         except cluster.ClusterError as error:
             raise CliError(str(error)) from error
-        protect(ensemble.hosts, access, _ENSEMBLE_TIMEOUT_S)
         data = Path(settings.config.zookeeper_data_dir) / settings.cluster_id
+        try:
+            protect(ensemble.hosts, access, _ENSEMBLE_TIMEOUT_S)
+        except zookeeper.ZooKeeperUnreachable as error:
+            raise CliError(
+                f"{error}: no majority of the servers has its data, or they do not reach each other; see zookeeper.log "
+                f"below {data} on their nodes. If the data of two of them are lost: {remedies(self._storage, data)}"
+            ) from error
         self._check_belongs(ensemble.hosts, access, settings.cluster_id, data)
         set_founded(ensemble, folder)
         self._keep(None)
