@@ -86,18 +86,18 @@ class Cluster:
         file = self.folder / "cluster.yaml"
         file.write_text(file.read_text().replace(_AUTOSCALING, ""))
 
-    def start(self) -> None:
-        """Start everything by the commands of cluster.yaml, without ``ray up``."""
-        *before, up = self._commands()["head_start_ray_commands"]
-        for command in before:
+    def start(self, options: str = "") -> None:
+        """Start everything by the commands of cluster.yaml, without ``ray up``; ``options`` of ``muster up``."""
+        for command in self._commands()["head_start_ray_commands"][:-1]:
             self.head.done(command)
         for worker in self.workers:
             self.start_ray_on(worker)
-        self.head.done(up, SERVE_S)
+        self.muster_up(options)
 
-    def muster_up(self) -> None:
-        """Start Muster with the command of cluster.yaml."""
-        self.head.done(self._commands()["head_start_ray_commands"][-1], SERVE_S)
+    def muster_up(self, options: str = "") -> None:
+        """Start Muster with the command of cluster.yaml, and these further options."""
+        up = self._commands()["head_start_ray_commands"][-1]
+        self.head.done(f"export MUSTER_UP_OPTIONS='{options}'; {up}", SERVE_S)
 
     def start_ray_on(self, worker: Host) -> None:
         for command in self._commands()["worker_start_ray_commands"]:
