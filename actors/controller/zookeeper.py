@@ -63,16 +63,18 @@ class ZooKeeperServers:
         self._supervisor.manage(name_of(number), make)
 
     async def conform(self) -> None:
-        """Have the ensemble know its servers where the file has them: a controller may have ended in between."""
+        """Have the ensemble know the servers that the file has: a controller may have ended in between."""
         zk = self.zk
         while self._ensemble is not None and zk is not None:
             try:
                 self._ensemble = await asyncio.to_thread(read_ensemble, self._file) or self._ensemble
-                config, _ = await asyncio.to_thread(zk.call, zk.get_async, _CONFIG)
-                if not (lacking := self._ensemble.lacking(config.decode())):
+                found, _ = await asyncio.to_thread(zk.call, zk.get_async, _CONFIG)
+                joining, leaving = self._ensemble.lacking(found.decode()), self._ensemble.superfluous(found.decode())
+                if not joining and not leaving:
                     return
-                log.info("the ensemble gets %s", ", ".join(lacking))
-                await asyncio.to_thread(zk.call, zk.reconfig_async, ",".join(lacking), None, None, -1)
+                log.info("the ensemble gets %s in place of server %s", joining, leaving)
+                change = ",".join(joining) or None, ",".join(leaving) or None
+                await asyncio.to_thread(zk.call, zk.reconfig_async, *change, None, -1)
             except (InvalidEnsemble, KazooException, ZooKeeperUnreachable) as error:
                 log.warning("the ensemble cannot be changed yet: %s", error or type(error).__name__)
                 await asyncio.sleep(_RETRY_S)
@@ -101,7 +103,7 @@ class ZooKeeperServers:
         return Replacement(server.id, new or free[0])
 
     async def replace(self, replacement: Replacement) -> None:
-        """Stop the server, and start it on its new node without data; it gets those of the others.
+        """Stop the server, and start a new one on another node, without data; it gets those of the others.
 
         The file is written once the former process is gone for good: if this controller ends before, nothing has
         happened, and if it ends later, the next one goes on.
@@ -109,13 +111,14 @@ class ZooKeeperServers:
         async with self._replacing:
             assert self._ensemble is not None
             number, address = replacement.number, replacement.address
-            if self._ensemble.server(number).address == address:
+            if all(server.id != number for server in self._ensemble.servers):
                 return
             await self._supervisor.forget(name_of(number))
-            self._ensemble = self._ensemble.moved(number, address)
+            self._ensemble = self._ensemble.replaced(number, address)
             await asyncio.to_thread(write_atomically, self._file, self._ensemble.encode())
-            log.info("%s is replaced by one at %s", name_of(number), address)
-            self._manage(number)
+            new = self._ensemble.servers[-1].id
+            log.info("%s is replaced by %s at %s", name_of(number), name_of(new), address)
+            self._manage(new)
             await self.conform()
 
     async def status(self) -> list[dict[str, Any]]:

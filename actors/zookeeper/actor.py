@@ -39,17 +39,17 @@ class ZooKeeperActor(Actor):
         config, access = self.settings.config, self.settings.zookeeper_access
         folder = folder_of(self.settings)
         ensemble = read_ensemble(ensemble_file(folder))
-        if ensemble is None or ensemble.server(self._number).address != address:
-            raise RuntimeError(f"server {self._number} of {ensemble_file(folder)} is not on this node, {address}")
-        own = ensemble.server(self._number)
+        own = None if ensemble is None else ensemble.at(address)
+        if ensemble is None or own is None or own.id != self._number:
+            raise RuntimeError(f"{ensemble_file(folder)} has no server {self._number} at this node, {address}")
         data = Path(config.zookeeper_data_dir).expanduser() / self.settings.cluster_id
-        name = f"{ensemble.id}-{own.id}-{own.moves}"
-        for other in data.glob(f"{ensemble.id}-{own.id}-*"):  # of the same server, from before it was replaced
-            if other.name != name:
+        in_use = {f"{ensemble.id}-{server.id}" for server in ensemble.servers}  # all are here if nodes share a home
+        for other in data.glob(f"{ensemble.id}-*"):
+            if other.name not in in_use:  # of a server that was replaced
                 shutil.rmtree(other, ignore_errors=True)
         former = folder / "version-2"
         return EnsembleServer.begin(
-            data / name,
+            data / f"{ensemble.id}-{self._number}",
             ensemble,
             self._number,
             read_credentials(Path(access.credentials_file or "")),

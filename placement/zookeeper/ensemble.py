@@ -14,6 +14,7 @@ from muster.placement.host_port import host_port
 
 SERVERS = 3
 _QUERY_S = 2.0
+_ID = re.compile(r"^server\.(\d+)=", re.MULTILINE)
 _MODE = re.compile(r"^Mode: (\w+)$", re.MULTILINE)
 
 
@@ -26,13 +27,11 @@ class Server:
     """One server. ``address`` is that of its node; the three ports are bound there alone."""
 
     id: int
-    """ZooKeeper's ``myid``."""
+    """ZooKeeper's ``myid``; that of a server that was replaced is not used again."""
     address: str
     client_port: int
     quorum_port: int
     election_port: int
-    moves: int = 0
-    """How often it was replaced by one on another node, which began with empty data."""
 
     @property
     def hosts(self) -> str:
@@ -77,21 +76,27 @@ class Ensemble:
         """Return the server of the node with that address, if any."""
         return next((server for server in self.servers if server.address == address), None)
 
-    def moved(self, number: int, address: str) -> Ensemble:
-        """Return the ensemble with that server on another node."""
-        moved = (
-            replace(each, address=address, moves=each.moves + 1) if each.id == number else each for each in self.servers
-        )
-        return replace(self, servers=tuple(moved))
+    def replaced(self, number: int, address: str) -> Ensemble:
+        """Return the ensemble with a new server, on the node with that address, in place of the one with that id.
+
+        It has an id of its own: should the former one still run somewhere, it is no part of any majority.
+        """
+        new = replace(self.server(number), id=max(each.id for each in self.servers) + 1, address=address)
+        return replace(self, servers=(*(each for each in self.servers if each.id != number), new))
 
     def encode(self) -> str:
         """Return the content of the file."""
         return json.dumps(asdict(self), indent=2) + "\n"
 
     def lacking(self, config: str) -> list[str]:
-        """Return the lines of the servers that a dynamic configuration has elsewhere, or not at all."""
+        """Return the lines of the servers that a dynamic configuration does not have."""
         known = {line.strip() for line in config.splitlines()}
         return [server.line for server in self.servers if server.line not in known]
+
+    def superfluous(self, config: str) -> list[str]:
+        """Return the ids of the servers that a dynamic configuration has beyond these."""
+        own = {str(server.id) for server in self.servers}
+        return [found for found in _ID.findall(config) if found not in own]
 
 
 def ensemble_file(folder: Path) -> Path:

@@ -39,10 +39,10 @@ def test_lines_are_those_of_zookeeper() -> None:
     assert ENSEMBLE.hosts == "10.0.0.1:2181,10.0.0.2:2181,10.0.0.3:2181"
 
 
-def test_a_server_that_moved_is_lacking() -> None:
+def test_a_server_that_was_replaced_is_superfluous_and_its_id_is_not_used_again() -> None:
     config = "".join(f"{server.line}\n" for server in SERVERS) + "version=100000000"
-    assert not ENSEMBLE.lacking(config)
-    moved = ENSEMBLE.moved(2, "10.0.0.9")
-    assert moved.lacking(config) == ["server.2=10.0.0.9:2888:3888:participant;10.0.0.9:2181"]
-    assert [(server.id, server.moves) for server in moved.servers] == [(1, 0), (2, 1), (3, 0)]
-    assert (ENSEMBLE.at("10.0.0.2"), moved.at("10.0.0.2")) == (SERVERS[1], None)
+    assert (ENSEMBLE.lacking(config), ENSEMBLE.superfluous(config)) == ([], [])
+    found = ENSEMBLE.replaced(2, "10.0.0.9")
+    assert found.lacking(config) == ["server.4=10.0.0.9:2888:3888:participant;10.0.0.9:2181"]
+    assert found.superfluous(config) == ["2"]
+    assert (found.at("10.0.0.2"), [each.id for each in found.replaced(4, "10.0.0.8").servers]) == (None, [1, 3, 5])

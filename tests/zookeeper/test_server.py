@@ -48,10 +48,8 @@ class Running:
         ensemble_file(self.folder).write_text(ensemble.encode())
 
     def begin(self, number: int, *, copied_from: Path | None = None, credentials: str = _CREDENTIALS) -> EnsembleServer:
-        server = self.ensemble.server(number)
-        folder = self.folder / f"{number}-{server.moves}"
         self.servers[number] = EnsembleServer.begin(
-            folder, self.ensemble, number, credentials, copied_from=copied_from, timeout_s=_WITHIN_S
+            self.folder / str(number), self.ensemble, number, credentials, copied_from=copied_from, timeout_s=_WITHIN_S
         )
         return self.servers[number]
 
@@ -125,7 +123,7 @@ def test_a_server_without_its_data_gets_them_and_does_not_vote_before(three: Run
     for number in lost:
         three.servers[number].stop()
     for number in lost:
-        (three.folder / f"{number}-0").rename(three.folder / f"{number}-lost")
+        (three.folder / str(number)).rename(three.folder / f"{number}-lost")
         three.begin(number)
     three.servers[three_left(lost)].stop()
     with ExitStack() as undo:
@@ -134,8 +132,8 @@ def test_a_server_without_its_data_gets_them_and_does_not_vote_before(three: Run
             eventually(lambda: any(three.modes()), "two without data serve", within_s=3)
     for number in lost:
         three.servers[number].stop()
-        (three.folder / f"{number}-0").rename(three.folder / f"{number}-empty")
-    (three.folder / f"{lost[0]}-lost").rename(three.folder / f"{lost[0]}-0")
+        (three.folder / str(number)).rename(three.folder / f"{number}-empty")
+    (three.folder / f"{lost[0]}-lost").rename(three.folder / str(lost[0]))
     three.begin(lost[0])
     three.begin(lost[1])
     three.until_all_serve()
@@ -147,38 +145,38 @@ def three_left(lost: list[int]) -> int:
     return ({1, 2, 3} - set(lost)).pop()
 
 
-def test_a_server_moves_and_clients_find_it(three: Running, zk: ZooKeeperClient) -> None:
+def test_a_server_is_replaced_and_clients_find_it(three: Running, zk: ZooKeeperClient) -> None:
     zk.call(zk.ensure_path_async, "/kept")
-    moved = three.leader()
-    three.servers[moved].stop()
-    three.set(three.ensemble.moved(moved, "127.0.0.9"))
-    config, _ = zk.call(zk.get_async, "/zookeeper/config", timeout_s=_WITHIN_S)
-    lines = three.ensemble.lacking(config.decode())
-    assert lines == [three.ensemble.server(moved).line]
-    zk.call(zk.reconfig_async, ",".join(lines), None, None, -1)
-    three.begin(moved)
+    old = three.leader()
+    three.servers.pop(old).stop()
+    three.set(three.ensemble.replaced(old, "127.0.0.9"))
+    config = zk.call(zk.get_async, "/zookeeper/config", timeout_s=_WITHIN_S)[0].decode()
+    new = three.ensemble.servers[-1]
+    assert (new.id, three.ensemble.lacking(config), three.ensemble.superfluous(config)) == (4, [new.line], [str(old)])
+    zk.call(zk.reconfig_async, new.line, str(old), None, -1)
+    three.begin(new.id)
     three.until_all_serve()
-    config, _ = zk.call(zk.get_async, "/zookeeper/config")
-    assert not three.ensemble.lacking(config.decode())
-    other = next(number for number in (1, 2, 3) if number != moved)
+    config = zk.call(zk.get_async, "/zookeeper/config")[0].decode()
+    assert not three.ensemble.lacking(config) + three.ensemble.superfluous(config)
+    other = three.ensemble.servers[0].id
     three.servers[other].stop()
     zk.call(zk.set_async, "/kept", b"moved", timeout_s=_WITHIN_S)
     three.begin(other)
-    three.until_all_serve()  # it has learnt the new place
-    assert f"127.0.0.9:{three.ensemble.server(moved).client_port}" in zk.hosts_text
+    three.until_all_serve()  # it has learnt of the new one
+    assert new.hosts in zk.hosts_text
 
 
 def test_no_one_changes_the_ensemble_without_the_credentials(three: Running) -> None:
     client = connect(three.ensemble.hosts, timeout_s=_WITHIN_S)
     try:
         with pytest.raises(NoAuthError):
-            client.call(client.reconfig_async, None, "1", None, -1)
+            client.call(client.reconfig_async, None, str(three.leader()), None, -1)
     finally:
         client.shut()
 
 
 def test_a_server_with_other_credentials_is_none_of_theirs(three: Running) -> None:
-    number = next(number for number in (1, 2, 3) if number != three.leader())
+    number = next(each.id for each in three.ensemble.servers if each.id != three.leader())
     three.servers[number].stop()
     three.begin(number, credentials="muster:other")
     with pytest.raises(AssertionError):
