@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -15,13 +16,16 @@ from muster.actors.controller.supervisor import NodeAway, Supervisor, detached
 from muster.actors.runtime.files import write_atomically
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.zookeeper.actor import ZooKeeperActor, folder_of, name_of
-from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable
+from muster.actors.zookeeper.server import administrator
+from muster.placement.zookeeper.access import read_credentials
+from muster.placement.zookeeper.client import ZooKeeperClient, ZooKeeperUnreachable, connect
 from muster.placement.zookeeper.ensemble import Ensemble, InvalidEnsemble, ensemble_file, modes, read_ensemble
 
 log = logging.getLogger(__name__)
 
 _CONFIG = "/zookeeper/config"
 _RETRY_S = 2.0
+_CONNECT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +77,20 @@ class ZooKeeperServers:
                 if not joining and not leaving:
                     return
                 log.info("the ensemble gets %s in place of server %s", joining, leaving)
-                change = ",".join(joining) or None, ",".join(leaving) or None
-                await asyncio.to_thread(zk.call, zk.reconfig_async, *change, None, -1)
+                await asyncio.to_thread(self._reconfigure, ",".join(joining) or None, ",".join(leaving) or None)
             except (InvalidEnsemble, KazooException, ZooKeeperUnreachable) as error:
                 log.warning("the ensemble cannot be changed yet: %s", error or type(error).__name__)
                 await asyncio.sleep(_RETRY_S)
+
+    def _reconfigure(self, joining: str | None, leaving: str | None) -> None:
+        access = self._settings.zookeeper_access
+        zk = connect(self._settings.zookeeper, access, timeout_s=_CONNECT_S)
+        try:
+            identity = administrator(read_credentials(Path(access.credentials_file or "")))
+            zk.call(zk.add_auth_async, "digest", identity)
+            zk.call(zk.reconfig_async, joining, leaving, None, -1)
+        finally:
+            zk.shut()
 
     async def replacement(self, old: str, new: str | None) -> Replacement:
         """Return how the server of the node at address ``old`` is replaced by one at address ``new``.

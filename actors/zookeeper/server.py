@@ -62,8 +62,8 @@ class EnsembleServer(EmbeddedZooKeeper):
     ) -> Self:
         """Start the server ``number`` on the data in ``data_dir``; returns once it listens for clients.
 
-        ``credentials``, ``USER:PASSWORD``, are those of a client that may do everything, and what servers know each
-        other by. A server without data that founds the ensemble begins with those in ``copied_from``, if any.
+        What servers know each other by, and :func:`administrator`, are derived from ``credentials``. A server without
+        data that founds the ensemble begins with those in ``copied_from``, if any.
         Raises ZooKeeperStartError as :meth:`EmbeddedZooKeeper.start` does.
         """
         own = ensemble.server(number)
@@ -78,7 +78,7 @@ class EnsembleServer(EmbeddedZooKeeper):
         folder = self.data_dir
         dynamic = folder / "zoo.cfg.dynamic"
         jaas = folder / "jaas.conf"
-        password = hashlib.sha256(f"quorum {self._credentials}".encode()).hexdigest()
+        password = _derived("quorum", self._credentials)
         try:
             (folder / "myid").write_text(f"{self._number}\n")
             dynamic.write_text("".join(f"{server.line}\n" for server in self._ensemble.servers))
@@ -97,7 +97,7 @@ class EnsembleServer(EmbeddedZooKeeper):
             "quorum.auth.enableSasl": "true",
             "quorum.auth.learnerRequireSasl": "true",
             "quorum.auth.serverRequireSasl": "true",
-            "DigestAuthenticationProvider.superDigest": _digest(self._credentials),
+            "DigestAuthenticationProvider.superDigest": _digest(administrator(self._credentials)),
         }
         java, *rest = java_command(folder, own, "server.quorum.QuorumPeerMain", self._jars)
         return [java, f"-Djava.security.auth.login.config={jaas}", *rest]
@@ -135,6 +135,18 @@ def _newest(first: Path) -> Path:
         if (match := re.fullmatch(rf"{re.escape(first.name)}\.([0-9a-f]+)", file.name))
     }
     return found[max(found)] if found else first
+
+
+def administrator(credentials: str) -> str:
+    """Return ``USER:PASSWORD`` of who may change the ensemble.
+
+    Nobody else uses it: the server writes a line for each node that is created by a session that has it.
+    """
+    return f"super:{_derived('super', credentials)}"
+
+
+def _derived(what: str, credentials: str) -> str:
+    return hashlib.sha256(f"{what} {credentials}".encode()).hexdigest()
 
 
 def _digest(credentials: str) -> str:
