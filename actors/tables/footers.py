@@ -24,7 +24,7 @@ def check(path: Path, table: str) -> None:
     checked.
     """
     if not _is_plainly_sound(path, table):
-        _check_footer(path, table)
+        check_metadata(path, read_footer(path), table)
 
 
 def read_footer(path: Path) -> pq.FileMetaData:
@@ -37,7 +37,7 @@ def read_footer(path: Path) -> pq.FileMetaData:
         raise TableDamaged(path, f"is not a whole Parquet file ({_first_line(error)})") from error
 
 
-def unreadable(path: Path, error: BaseException) -> TableDamaged:
+def unreadable(path: Path | str, error: BaseException) -> TableDamaged:
     """Return TableDamaged for pyarrow's error while reading the file's rows, in one line."""
     return TableDamaged(path, f"cannot be read ({_first_line(error)})")
 
@@ -57,8 +57,8 @@ def _is_plainly_sound(path: Path, table: str) -> bool:
     return tables == [table.encode()] and len(versions) == 1 and int(versions[0]) <= TABLES[table].version
 
 
-def _check_footer(path: Path, table: str) -> None:
-    found = read_footer(path)
+def check_metadata(path: Path | str, found: pq.FileMetaData, table: str) -> None:
+    """Check, by its footer, that the file can be read as a part of the table. Raises TableDamaged."""
     metadata = found.metadata or {}
     held = metadata.get(b"muster.table", table.encode()).decode(errors="replace")
     if held != table:

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 
 HOUR_MS = 3_600_000
 MERGED = "merged-"
@@ -95,7 +95,7 @@ def hours(table: Path, start_ms: int | None = None, end_ms: int | None = None) -
     found = []
     for date in _folders(table, _DATE):
         for path in _folders(date, _HOUR):
-            begins_ms = _start_ms(path)
+            begins_ms = start_ms_of(path)
             if begins_ms is None or (end_ms is not None and begins_ms >= end_ms):
                 continue
             if start_ms is None or begins_ms + HOUR_MS > start_ms:
@@ -133,7 +133,8 @@ def _folders(parent: Path, name: re.Pattern[str]) -> Iterator[Path]:
     return (parent / each for each in names_in(parent) if name.fullmatch(each))
 
 
-def _start_ms(path: Path) -> int | None:
+def start_ms_of(path: PurePath) -> int | None:
+    """Return the start of the hour of a folder; None if it is none."""
     try:
         moment = datetime.strptime(f"{path.parent.name[5:]} {path.name[5:]}", "%Y-%m-%d %H")
     except ValueError:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import overload
 
+from muster.actors.object_storage.blocking import wait_for
+from muster.actors.object_storage.location import Location
+from muster.actors.object_storage.store import ObjectStore
 from muster.actors.tables.arrow import pa, pc, pq
 from muster.actors.tables.footers import check, unreadable
 from muster.actors.tables.hours import TableDamaged, hours, listing
@@ -18,12 +22,29 @@ def folder_of(storage: Path, table: str) -> Path:
     return storage / "metrics" / table
 
 
-def files(storage: Path, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[Path]:
+@overload
+def files(storage: Path, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[Path]: ...
+
+
+@overload
+def files(storage: str, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[str]: ...
+
+
+def files(
+    storage: Path | str, table: str, start_ms: int | None = None, end_ms: int | None = None
+) -> list[Path] | list[str]:
     """Return the files with the table's rows of the hours that overlap [start, end), each row once; hours in order.
 
-    Superseded files are not among them, so the list is valid for ``metrics.compaction.grace.ms``. Raises TableDamaged,
-    which names a file that cannot be read.
+    ``storage``: ``storage.path``, a path or the URI of a bucket; then the files are URIs, too. Superseded files are not
+    among them, so the list is valid for ``metrics.compaction.grace.ms``. Raises TableDamaged, which names a file that
+    cannot be read; of a bucket, NotALocation or ObjectStorageError, and files are checked only when they are read.
     """
+    if isinstance(storage, str):
+        from muster.actors.tables.bucket.reading import objects
+
+        location = Location.parse(storage)
+        named = wait_for(objects(_store(location), table, start_ms, end_ms))
+        return [f"{location}/{each.name}" for each in named]
     found = []
     for hour in hours(folder_of(storage, table), start_ms, end_ms):
         for name in listing(hour.path).live:
@@ -33,7 +54,7 @@ def files(storage: Path, table: str, start_ms: int | None = None, end_ms: int | 
 
 
 def read(
-    storage: Path,
+    storage: Path | str,
     table: str,
     start_ms: int | None = None,
     end_ms: int | None = None,
@@ -42,7 +63,8 @@ def read(
 ) -> pa.Table:
     """Return the table's rows in [start, end) of its time column, in no order. Null where an older file lacks a column.
 
-    Raises TableDamaged, which names a file that cannot be read.
+    ``storage``: ``storage.path``, a path or the URI of a bucket. Raises TableDamaged, which names a file that cannot be
+    read; of a bucket, NotALocation or ObjectStorageError.
     """
     schema = TABLES[table]
     time = pc.field(schema.time_column)
@@ -52,6 +74,8 @@ def read(
     if end_ms is not None:
         within &= time < _moment(end_ms)
     wanted = schema.names if columns is None else list(columns)
+    if isinstance(storage, str):
+        return wait_for(_read_bucket(Location.parse(storage), table, start_ms, end_ms, wanted, within))
     found = files(storage, table, start_ms, end_ms)
     try:
         return read_files([str(path) for path in found], schema.arrow, wanted, within)
@@ -67,6 +91,27 @@ def read_files(paths: Sequence[str], schema: pa.Schema, columns: Sequence[str], 
     if not paths:
         return schema.empty_table().select(list(columns))
     return pq.read_table(list(paths), schema=schema, columns=list(columns), filters=condition, partitioning=None)
+
+
+async def _read_bucket(
+    location: Location,
+    table: str,
+    start_ms: int | None,
+    end_ms: int | None,
+    columns: Sequence[str],
+    condition: pc.Expression,
+) -> pa.Table:
+    from muster.actors.tables.bucket.reading import objects, read_objects
+
+    store = _store(location)
+    found = await objects(store, table, start_ms, end_ms)
+    return await read_objects(store, table, found, TABLES[table].arrow, columns, condition)
+
+
+def _store(location: Location) -> ObjectStore:
+    from muster.actors.object_storage.bucket import Bucket  # no process needs it that has no bucket
+
+    return ObjectStore(Bucket(location))
 
 
 def _moment(at_ms: int) -> pa.Scalar:
