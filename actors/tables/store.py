@@ -28,6 +28,9 @@ from muster.actors.tables.folder import SpoolFile, SpoolFolder, recover
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+AT_CLOSE: dict[Path, Callable[[str], None]] = {}
+"""For a directory of tables: what is called with the owner of a store in it that is closed."""
+
 
 @dataclass(slots=True)
 class Spool(Generic[T]):
@@ -112,6 +115,8 @@ class SpooledStore(ABC, Generic[T]):
                 self._folder.remove()
                 self._folder.release()
             self._removed = True
+        if (at_close := AT_CLOSE.get(self._table.parent)) is not None:
+            at_close(self._owner)
 
     def recover(self) -> int:
         """Write what dead processes of this owner left into the table. Returns the rows written. Raises OSError."""
