@@ -197,8 +197,9 @@ class ServedGateway:
         """Where this gateway's streams ended when it last served; empty if that cannot be read."""
         flush_ms = self._settings.config.metrics_samples_flush_ms
         try:
-            return ends(Path(self._settings.storage), self._id, now_ms=now_ms(), flush_ms=flush_ms)
-        except TableDamaged as error:
+            storage, bucket = Path(self._settings.storage), self._settings.location
+            return ends(storage, self._id, now_ms=now_ms(), flush_ms=flush_ms, bucket=bucket)
+        except (TableDamaged, OSError) as error:
             log.warning("where clients left off is not known: %s", error)
             return []
 

@@ -12,7 +12,7 @@ import ray
 
 from muster.actors.controller.lifecycle import CONTROLLER, Event, Lifecycle, Server
 from muster.actors.faults.history import FaultHistory
-from muster.actors.runtime.event_writer import EventWriter
+from muster.actors.runtime.event_writer import EventWriter, upload_tables
 from muster.actors.runtime.process import wall_ms
 from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.tables.schemas.cluster import FAULTS, LIFECYCLE
@@ -29,6 +29,7 @@ class ControllerHistory:
         )
         self.lifecycle = Lifecycle(self._lifecycle.add, wall_ms)
         self.faults = FaultHistory(self._faults.add, wall_ms)
+        self._settings = settings
         self._own = Server(os.getpid(), ray.get_runtime_context().get_node_id())
         self.lifecycle.controller(Event.STARTING, self._own)
 
@@ -36,7 +37,8 @@ class ControllerHistory:
         self.faults.collect()
 
     def begins(self, found: Collection[str]) -> None:
-        """Begin to write files; ``found`` are the actors that a predecessor left."""
+        """Begin to write files, and to upload them; ``found`` are the actors that a predecessor left."""
+        upload_tables(self._settings)
         self.lifecycle.found(found)
         self._lifecycle.start()
         self._faults.start()

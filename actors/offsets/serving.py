@@ -70,7 +70,7 @@ class ServedPartition:
             self.core.observers.add(self.members.observe, self.members.kinds)
         self._history = RebalanceHistory(
             self.core,
-            RebalanceStore(storage / "metrics", partition, now_ms=now_ms),
+            RebalanceStore(storage / "metrics", partition, now_ms=now_ms, bucket=settings.location),
             flush_ms=config.metrics_rebalances_flush_ms,
             now_ms=now_ms,
         )

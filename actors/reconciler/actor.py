@@ -59,7 +59,9 @@ class ReconcilerActor(Actor):
             access=self.settings.zookeeper_access,
             history=RepairHistory(self._repairs.add, wall_ms),
         )
-        self._upkeep = TablesUpkeep(Path(self.settings.storage) / "metrics", Policy.of(config), now_ms=wall_ms)
+        self._upkeep = TablesUpkeep(
+            Path(self.settings.storage) / "metrics", Policy.of(config), now_ms=wall_ms, bucket=self.settings.location
+        )
         self._upkeep.start()
         self._task = asyncio.get_running_loop().create_task(self._reconciler.run())
         self._audit = asyncio.get_running_loop().create_task(self._run_audit())

@@ -10,6 +10,7 @@ from pathlib import Path
 import ray
 
 from muster.actors.log.upkeep.hold import HOLD
+from muster.actors.runtime.event_writer import upload_tables
 from muster.actors.runtime.liveness.controller import ControllerPings, watch_controller
 from muster.actors.runtime.memory import settle
 from muster.actors.runtime.process import log_to_file, socket_path
@@ -79,6 +80,7 @@ class Actor:
     async def _check_storage(self) -> None:
         check = check_shared if self.settings.bucket is None else make_own
         await asyncio.to_thread(check, Path(self.settings.storage), self.settings.cluster_id)
+        upload_tables(self.settings)
 
     async def _start(self) -> Started:
         raise NotImplementedError

@@ -10,8 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from muster.actors.runtime.process import wall_ms
+from muster.actors.runtime.settings import ClusterSettings
 from muster.actors.tables.events import EventStore
-from muster.actors.tables.store import SpooledStore
+from muster.actors.tables.store import AT_CLOSE, SpooledStore
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +22,20 @@ Add = Callable[[Mapping[str, Any]], None]
 
 _FLUSH_ROWS = 20_000
 """Number of added rows after which they are flushed before the interval ends."""
+
+
+def upload_tables(settings: ClusterSettings) -> None:
+    """Have this process move finished files of the node to the cluster's bucket, if there is one. May be called again.
+
+    Call it after the process was forked.
+    """
+    metrics = Path(settings.storage) / "metrics"
+    location = settings.location
+    if location is None or metrics in AT_CLOSE:
+        return
+    from muster.actors.tables.bucket.uploads import Uploads  # with obstore
+
+    Uploads(metrics, location, now_ms=wall_ms).start()
 
 
 class Flushing:

@@ -8,8 +8,8 @@ from typing import overload
 
 from muster.actors.object_storage.blocking import wait_for
 from muster.actors.object_storage.location import Location
-from muster.actors.object_storage.store import ObjectStore
 from muster.actors.tables.arrow import pa, pc, pq
+from muster.actors.tables.bucket.reading import objects, open_store, read_objects
 from muster.actors.tables.footers import check, unreadable
 from muster.actors.tables.hours import TableDamaged, hours, listing
 from muster.actors.tables.schemas import TABLES
@@ -40,10 +40,8 @@ def files(
     cannot be read; of a bucket, NotALocation or ObjectStorageError, and files are checked only when they are read.
     """
     if isinstance(storage, str):
-        from muster.actors.tables.bucket.reading import objects
-
         location = Location.parse(storage)
-        named = wait_for(objects(_store(location), table, start_ms, end_ms))
+        named = wait_for(objects(open_store(location), table, start_ms, end_ms))
         return [f"{location}/{each.name}" for each in named]
     found = []
     for hour in hours(folder_of(storage, table), start_ms, end_ms):
@@ -101,17 +99,9 @@ async def _read_bucket(
     columns: Sequence[str],
     condition: pc.Expression,
 ) -> pa.Table:
-    from muster.actors.tables.bucket.reading import objects, read_objects
-
-    store = _store(location)
-    found = await objects(store, table, start_ms, end_ms)
-    return await read_objects(store, table, found, TABLES[table].arrow, columns, condition)
-
-
-def _store(location: Location) -> ObjectStore:
-    from muster.actors.object_storage.bucket import Bucket  # no process needs it that has no bucket
-
-    return ObjectStore(Bucket(location))
+    store = open_store(location)
+    names = [each.name for each in await objects(store, table, start_ms, end_ms)]
+    return await read_objects(store, table, names, columns, condition)
 
 
 def _moment(at_ms: int) -> pa.Scalar:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from muster.actors.object_storage.location import Location
 from muster.actors.tables.arrow import pa, pc
+from muster.actors.tables.bucket.hours import FOLDER
+from muster.actors.tables.bucket.reading import TableInBucket
 from muster.actors.tables.events import Row, RowStore
 from muster.actors.tables.folder import spool_files
 from muster.actors.tables.hours import HOUR_MS, MERGED, Hour, TableDamaged, hours, listing
@@ -49,8 +52,12 @@ class RebalanceStore(RowStore):
     thread-safe. ``flush`` recovers spools of dead processes of the same partition.
     """
 
-    def __init__(self, directory: Path, partition: int, *, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, directory: Path, partition: int, *, now_ms: Callable[[], int], bucket: Location | None = None
+    ) -> None:
+        """``bucket``: where finished files are moved to, and where those of other nodes are."""
         self._partition = partition
+        self._bucket = None if bucket is None else TableInBucket(bucket, REBALANCES)
         owner = f"offsets-{partition}"
         super().__init__(directory, REBALANCES, owner, spools=directory / "spool", now_ms=now_ms)
 
@@ -61,8 +68,13 @@ class RebalanceStore(RowStore):
     def recent(self, group: str, limit: int) -> list[RebalanceEntry]:
         """Return the group's last entries from all coordinators that this partition has had, newest first."""
         found = {entry.key: entry for entry in self._spooled() if entry.group == group}  # before the table: see flush
-        for entry in self._stored(group, limit - len(found)):
-            found.setdefault(entry.key, entry)
+        try:
+            for entry in self._stored(group, limit - len(found)):
+                found.setdefault(entry.key, entry)
+        except OSError as error:
+            if self._bucket is None:
+                raise
+            _log.warning("the history of rebalances has only what is on this node: %s", error)
         return sorted(found.values(), key=lambda entry: entry.key, reverse=True)[:limit]
 
     def ended(self, after: Place, until: Place, limit: int) -> list[RebalanceEntry]:
@@ -75,12 +87,10 @@ class RebalanceStore(RowStore):
         start_ms, end_ms = after[1] - HOUR_MS, until[1] + HOUR_MS
         epochs = (pc.field("epoch") >= after[0]) & (pc.field("epoch") <= until[0])
         ours = epochs & (pc.field("offsets_partition") == self._partition)
-        for hour in hours(self._table, start_ms, end_ms):
-            files = self._files(hour)
+        for files in self._parts(start_ms, end_ms):
             if files and not is_enough:
                 is_enough = stored >= limit  # this hour is one more
-                rows = read_files(files, REBALANCES_SCHEMA.arrow, REBALANCES_SCHEMA.names, ours)
-                for entry in _to_entries(rows):
+                for entry in self._entries(files, ours):
                     stored += after < place_of(entry) <= until
                     found.setdefault(entry.key, entry)
         within = [entry for entry in found.values() if after < place_of(entry) <= until]
@@ -102,26 +112,68 @@ class RebalanceStore(RowStore):
         """At least ``wanted`` entries, if there are that many, newest hours first; whole hours."""
         files_left = MAX_FILES_READ
         ours = (pc.field("group") == group) & (pc.field("offsets_partition") == self._partition)
-        for hour in reversed(hours(self._table)):
-            files = self._files(hour)[:files_left]
+        for files in self._parts(newest_first=True):
             if wanted <= 0 or not files_left:
                 return
             if not files:
                 continue
+            files = files[:files_left]
             files_left -= len(files)
-            for entry in _to_entries(read_files(files, REBALANCES_SCHEMA.arrow, REBALANCES_SCHEMA.names, ours)):
+            for entry in self._entries(files, ours):
                 wanted -= 1
                 yield entry
 
-    def _files(self, hour: Hour) -> list[str]:
-        """Return the files that may have rows of this partition."""
+    def _parts(
+        self, start_ms: int | None = None, end_ms: int | None = None, *, newest_first: bool = False
+    ) -> Iterator[list[str]]:
+        """Yield, for each hour, the files that may have rows of this partition: paths, and names in the bucket."""
+        found = sorted(hours(self._table, start_ms, end_ms), key=lambda hour: hour.start_ms, reverse=newest_first)
+        if self._bucket is None:
+            yield from map(self._files, found)
+            return
+        here = {hour.start_ms: self._files(hour) for hour in found}  # before the bucket, to which they move
         try:
-            names = listing(hour.path).live
+            there = self._bucket.hours(start_ms, end_ms)
+        except OSError:
+            yield from here.values()
+            raise
+        for begins_ms in sorted({*here, *there}, reverse=newest_first):
+            files = here.get(begins_ms, [])
+            if begins_ms in there:
+                try:
+                    prefix, live = self._bucket.live(there[begins_ms])
+                    files += (prefix + name for name in self._ours(live))
+                except TableDamaged as damage:
+                    _say_left_out(damage)
+            yield files
+
+    def _files(self, hour: Hour) -> list[str]:
+        try:
+            return [str(hour.path / name) for name in self._ours(listing(hour.path).live)]
         except TableDamaged as damage:
-            _log.warning("left out of the history of rebalances: %s", damage)
+            _say_left_out(damage)
             return []
-        ours = (name for name in names if name.startswith((f"{self._owner}-", MERGED)))
-        return [str(hour.path / name) for name in sorted(ours, reverse=True)]
+
+    def _ours(self, names: Iterable[str]) -> list[str]:
+        return sorted((name for name in names if name.startswith((f"{self._owner}-", MERGED))), reverse=True)
+
+    def _entries(self, files: Sequence[str], condition: pc.Expression) -> Iterator[RebalanceEntry]:
+        """Yield the entries in files of :meth:`_parts`; some twice, if a file was moved to the bucket meanwhile."""
+        schema = REBALANCES_SCHEMA
+        if self._bucket is None:
+            yield from _to_entries(read_files(files, schema.arrow, schema.names, condition))
+            return
+        names = [file for file in files if file.startswith(FOLDER)]
+        for path in (Path(file) for file in files if not file.startswith(FOLDER)):
+            try:
+                yield from _to_entries(read_files([str(path)], schema.arrow, schema.names, condition))
+            except FileNotFoundError:
+                names.append(FOLDER + path.relative_to(self._table.parent).as_posix())
+        yield from _to_entries(self._bucket.read(names, schema.names, condition))
+
+
+def _say_left_out(damage: TableDamaged) -> None:
+    _log.warning("left out of the history of rebalances: %s", damage)
 
 
 def _row(values: dict[str, Any]) -> Row:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from muster.actors.object_storage.blocking import wait_for
+from muster.actors.object_storage.location import Location
+from muster.actors.tables.bucket.reading import open_store
 from muster.actors.tables.compaction import Outcome, Policy, compact
 from muster.actors.tables.orphans import adopt
+
+if TYPE_CHECKING:  # with obstore, which only clusters on a bucket need
+    from muster.actors.tables.bucket.compaction import BucketCompaction
 
 _log = logging.getLogger(__name__)
 _MAX_MS = 300_000
@@ -25,8 +33,13 @@ class TablesUpkeep:
     ``close``. Each problem is logged once.
     """
 
-    def __init__(self, metrics: Path, policy: Policy, *, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, metrics: Path, policy: Policy, *, now_ms: Callable[[], int], bucket: Location | None = None
+    ) -> None:
+        """``bucket``: where the tables are. ``metrics`` then has only copies of what is being merged."""
         self._metrics = metrics
+        self._bucket = bucket
+        self._compaction: BucketCompaction | None = None
         self._policy = policy
         self._now_ms = now_ms
         self._wait_s = min(_MAX_MS, max(_SHORTEST_MS, policy.grace_ms)) / 1000
@@ -55,15 +68,33 @@ class TablesUpkeep:
                 self._say_once(f"{type(error).__name__}: {error}")
 
     def _round(self) -> None:
-        outcome = compact(self._metrics, self._policy, self._now_ms, stopped=self._closed.is_set) or Outcome()
+        outcome = self._compacted()
         if outcome.merged or outcome.expired:
             _log.info("%d files merged into %d, %d hours expired", outcome.merged, outcome.into, outcome.expired)
-        problems = outcome.problems + adopt(self._metrics, self._now_ms)
+        problems = outcome.problems
+        if self._bucket is None:  # else a process of each node does it, with its uploads
+            problems += adopt(self._metrics, self._now_ms)
         self._said &= set(problems)
         for problem in problems:
             self._say_once(problem)
+
+    def _compacted(self) -> Outcome:
+        if self._bucket is None:
+            return compact(self._metrics, self._policy, self._now_ms, stopped=self._closed.is_set) or Outcome()
+        if self._compaction is None:
+            self._compaction = _compaction_on(self._bucket, self._policy, self._now_ms, self._metrics)
+        self._metrics.mkdir(parents=True, exist_ok=True)
+        return wait_for(self._compaction.run(self._closed.is_set))
 
     def _say_once(self, problem: str) -> None:
         if problem not in self._said:
             self._said.add(problem)
             _log.error("upkeep of the tables: %s", problem)
+
+
+def _compaction_on(location: Location, policy: Policy, now_ms: Callable[[], int], scratch: Path) -> BucketCompaction:
+    from muster.actors.tables.bucket.compaction import SCRATCH, BucketCompaction
+
+    for left in scratch.glob(f"{SCRATCH}*"):  # of a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    return BucketCompaction(open_store(location), policy, now_ms, scratch)

@@ -32,6 +32,8 @@ SMALL_BYTES = 16 << 20
 """Larger objects are left as they are."""
 MAX_BYTES = 32 << 20
 """Total size at which a group of objects to merge into one is complete: an upload is one request with a time limit."""
+SCRATCH = ".compaction-"
+"""Beginning of the names of directories with copies."""
 _AT_ONCE = 4
 """Objects that are copied at once."""
 
@@ -149,7 +151,7 @@ class _Run:
         """Merge the objects, except for those that turn out to be unfit; nothing if there is only one."""
         if len(names) < 2:
             return
-        with tempfile.TemporaryDirectory(dir=self.compaction.scratch, prefix=".compaction-") as folder:
+        with tempfile.TemporaryDirectory(dir=self.compaction.scratch, prefix=SCRATCH) as folder:
             copied = await asyncio.gather(*(self._copy(name, Path(folder)) for name in names))
             copies = [path for path in copied if path is not None]
             while len(copies) > 1:

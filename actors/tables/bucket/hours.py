@@ -81,7 +81,8 @@ async def hours(
 ) -> list[BucketHour]:
     """Return the table's hours that overlap [start, end), oldest first. Raises Unavailable or Refused."""
     root = f"{FOLDER}{table}/"
-    after = "" if start_ms is None else root + hour_folder(start_ms)
+    # From the hour before: SeaweedFS leaves out what is in a folder of that name.
+    after = "" if start_ms is None else root + hour_folder(start_ms - HOUR_MS)
     sizes: dict[tuple[int, str], dict[str, int]] = {}
     async for listed in store.list(root, after):
         prefix, _, name = listed.name.rpartition("/")
@@ -90,7 +91,8 @@ async def hours(
             continue
         if end_ms is not None and begins_ms >= end_ms:
             break
-        sizes.setdefault((begins_ms, f"{prefix}/"), {})[name] = listed.size_bytes
+        if start_ms is None or begins_ms + HOUR_MS > start_ms:
+            sizes.setdefault((begins_ms, f"{prefix}/"), {})[name] = listed.size_bytes
     return [BucketHour(prefix, begins_ms, found) for (begins_ms, prefix), found in sorted(sizes.items())]
 
 

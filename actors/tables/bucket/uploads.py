@@ -32,7 +32,7 @@ MAX_HELD_BYTES = 1 << 30
 _AT_ONCE = 4
 _EVERY_S = 2.0
 _ADOPT_ROUNDS = 150
-"""What dead processes left is looked for every five minutes."""
+"""Number of rounds in five minutes, after which this looks for what dead processes left."""
 _FINISH_S = 5.0
 _LOCK = ".uploads.lock"
 

@@ -176,7 +176,7 @@ def test_leftovers_are_removed_only_when_nobody_can_name_them(connect: Connect, 
 
 
 def test_a_kill_between_any_two_requests(connect: Connect, uri: str, tmp_path: Path) -> None:
-    """Of two runs: one merges, and one removes what was replaced."""
+    """Kill two runs: one merges, and one removes what was replaced."""
     store, step, killed = ObjectStore(connect()), 0, True
     while killed:
         killed = False

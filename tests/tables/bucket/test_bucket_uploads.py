@@ -45,7 +45,7 @@ def test_files_become_objects_of_their_names(connect: Connect, uri: str, tmp_pat
 
 
 def test_a_kill_between_any_two_steps(connect: Connect, uri: str, tmp_path: Path) -> None:
-    """Of a flush, an upload and the removal of file and spool, by one process; then its successor does the rest."""
+    """The steps are those of a flush, an upload, and the removal of file and spool; a successor does the rest."""
     for step in range(100):
         metrics = tmp_path / str(step) / "metrics"
         metrics.mkdir(parents=True)
