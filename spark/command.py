@@ -20,12 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from muster.actors.object_storage.location import NotALocation
+from muster.actors.object_storage.store import ObjectStorageError
 from muster.actors.runtime import rich_console, terminal
 from muster.actors.runtime.storage import cluster_id_in
-from muster.actors.tables.hours import TableDamaged, hours
+from muster.actors.tables.hours import HOUR_MS, TableDamaged, hours
 from muster.actors.tables.schemas.cluster import LIFECYCLE
 from muster.actors.tables.schemas.samples import SAMPLES
 from muster.spark import out, priority, sizing
+from muster.spark.bucket import TablesInBucket, bucket_settings
 from muster.spark.jobs import JOBS
 from muster.spark.jobs.job import Job, Options
 from muster.spark.jobs.shared.sent import STEP_S
@@ -63,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python reports it again at exit
         return 1
-    except (RequestRefused, BadRequest, SparkUnavailable, out.CannotWrite) as error:
+    except (RequestRefused, BadRequest, SparkUnavailable, out.CannotWrite, ObjectStorageError, TableDamaged) as error:
         return _ended(str(error))
     except OSError as error:
         return _ended(out.said(error))
@@ -91,7 +94,9 @@ def _run(request: Request, jobs: list[Job]) -> int:
         _check_stream(request, jobs)
     elif request.out is not None:
         (out.check_folder if request.format == "parquet" else out.check_file)(request.out)
-    if not (request.storage / "metrics").is_dir():
+    if request.bucket is not None:
+        _check_bucket(request, request.bucket)
+    elif not (request.storage / "metrics").is_dir():
         raise RequestRefused(f"there are no tables in {request.storage}: it has no folder metrics; check --storage")
     from muster.spark.progress import Progress
 
@@ -116,22 +121,42 @@ def _run(request: Request, jobs: list[Job]) -> int:
 
 def _of_cluster(request: Request) -> Options:
     """Add to the request's options what the storage says. A stream goes on when the cluster starts again."""
-    stopped = None if request.stream or request.says_now else stopped_at(request.storage)
+    stopped = None if request.stream or request.says_now else stopped_at(request.tables)
     return replace(request.options, cluster=cluster_id_in(request.storage) or "", stopped=stopped)
 
 
-def stopped_at(storage: Path) -> datetime | None:
+def stopped_at(storage: Path | str) -> datetime | None:
     """Find when the cluster was stopped in order, by the last row of its controller in ``lifecycle``; None if by that
     it runs, or was lost. A damaged file is for the jobs to report."""
-    from muster.actors.tables.reading import folder_of, read
+    from muster.actors.tables.reading import read
 
     with suppress(TableDamaged):
-        for hour in reversed(hours(folder_of(storage, LIFECYCLE))):
-            rows = read(storage, LIFECYCLE, hour.start_ms, hour.end_ms, columns=["ts", "actor", "event"]).to_pylist()
+        for start_ms in _hours_of(storage):
+            end_ms = start_ms + HOUR_MS
+            rows = read(storage, LIFECYCLE, start_ms, end_ms, columns=["ts", "actor", "event"]).to_pylist()
             if own := [row for row in rows if row["actor"] == _CONTROLLER]:
                 last: Mapping[str, Any] = max(own, key=lambda row: row["ts"])
                 return last["ts"] if last["event"] == "stopped" else None
     return None
+
+
+def _hours_of(storage: Path | str) -> list[int]:
+    """Return when the hours of ``lifecycle`` began, newest first."""
+    if isinstance(storage, str):
+        found = {each.start_ms for each in TablesInBucket.of(storage).objects(LIFECYCLE)}
+    else:
+        found = {hour.start_ms for hour in hours(storage / "metrics" / LIFECYCLE)}
+    return sorted(found, reverse=True)
+
+
+def _check_bucket(request: Request, uri: str) -> None:
+    """Raise RequestRefused if jobs cannot read it."""
+    if request.stream:
+        raise RequestRefused(f"a stream cannot read the tables of {uri}: run the job without --stream")
+    try:
+        TablesInBucket.of(uri)
+    except NotALocation as error:
+        raise RequestRefused(str(error)) from error
 
 
 def _check_stream(request: Request, jobs: list[Job]) -> None:
@@ -160,7 +185,7 @@ def session_for(
     options = request.options
     takes_rollups = all(job.rollups for job in jobs if SAMPLES in job.tables) and options.bucket_seconds % STEP_S == 0
     size = sizing.size_of(
-        request.storage,
+        request.tables,
         sorted(names),
         options.start,
         options.end,
@@ -168,12 +193,14 @@ def session_for(
         history=history,
         rolled_up={SAMPLES} if takes_rollups else (),
     )
+    settings = {} if request.bucket is None else bucket_settings()
     if request.ray_address is None:
         return local_session(
             cores=request.executor_cores,
             shuffle_partitions=size.shuffle_partitions,
             short_job=size.short_job,
             memory_bytes=request.executor_memory_bytes,
+            settings=settings,
         )
     return raydp_session(
         request.ray_address,
@@ -184,6 +211,7 @@ def session_for(
         shuffle_partitions=size.shuffle_partitions,
         short_job=size.short_job,
         low_priority=low_priority,
+        settings=settings,
     )
 
 
@@ -207,11 +235,11 @@ def _results(
         try:
             step(f"{job.name}: reading {', '.join(job.tables)}")
             with spark_errors_in_one_line(job.name):
-                tables = tables_of(job, session, request.storage, request.options)
+                tables = tables_of(job, session, request.tables, request.options)
             return run_job(
                 job,
                 session,
-                request.storage,
+                request.tables,
                 request.as_of_now().options,  # after reading: no row is later than now, unless clocks differ
                 tables=tables,
                 plots=request.format == "html",
@@ -299,7 +327,7 @@ def _write_parquet(request: Request, job: Job, session: SparkSession, progress: 
     progress.step(f"{job.name}: writing {request.out}")
     try:
         with out.whole_folder(request.out.absolute()) as folder, spark_errors_in_one_line(job.name):
-            tables = tables_of(job, session, request.storage, request.options)
+            tables = tables_of(job, session, request.tables, request.options)
             write_parquet(job.sections(tables, request.as_of_now().options), folder)
     except (JobFailed, TableDamaged) as error:
         raise RequestRefused(str(error)) from error

@@ -21,7 +21,9 @@ class Request:
     """Request for jobs: which ones, on which tables, where, and the form of the answer."""
 
     storage: Path
-    """``storage.path`` of the cluster whose tables are read."""
+    """Directory of the cluster on this machine."""
+    bucket: str | None = None
+    """URI of the cluster's bucket, if the tables are there and not below ``storage``."""
     jobs: tuple[str, ...]
     """Names of jobs; empty: all of them."""
     options: Options
@@ -64,6 +66,11 @@ class Request:
             return cls(**{**fields, **read})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadRequest(f"this is no request: {error}") from error
+
+    @property
+    def tables(self) -> Path | str:
+        """The place of the tables, for :func:`muster.spark.tables.read_table`."""
+        return self.storage if self.bucket is None else self.bucket
 
     def as_of_now(self) -> Request:
         """Return the request for tables that are read now."""

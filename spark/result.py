@@ -90,9 +90,10 @@ class JobResult:
     sections: Sequence[Shown]
 
 
-def tables_of(job: Job, spark: SparkSession, storage: Path, options: Options) -> Mapping[str, DataFrame]:
-    """Return the job's tables below ``storage``, limited to the requested time range except for ``job.history``.
+def tables_of(job: Job, spark: SparkSession, storage: Path | str, options: Options) -> Mapping[str, DataFrame]:
+    """Return the job's tables, limited to the requested time range except for ``job.history``.
 
+    ``storage`` is a path or the URI of a bucket.
     Samples with their roll-ups, if the job takes these and the steps of time allow it.
     """
     found = {
@@ -102,15 +103,17 @@ def tables_of(job: Job, spark: SparkSession, storage: Path, options: Options) ->
     }
     if SAMPLES in job.tables:
         takes_rollups = job.rollups and options.bucket_seconds % STEP_S == 0
-        read = read_sent if takes_rollups else read_samples
-        found |= read(spark, storage, start=options.start, end=options.end)
+        if takes_rollups and isinstance(storage, Path):  # a bucket has no roll-ups
+            found |= read_sent(spark, storage, start=options.start, end=options.end)
+        else:
+            found |= read_samples(spark, storage, start=options.start, end=options.end)
     return found
 
 
 def run_job(
     job: Job,
     spark: SparkSession,
-    storage: Path,
+    storage: Path | str,
     options: Options,
     *,
     tables: Mapping[str, DataFrame] | None = None,

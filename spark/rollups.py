@@ -14,12 +14,13 @@ from muster.actors.tables.reading import folder_of
 from muster.actors.tables.rollups.files import rollup_of, root_of_rollups
 from muster.actors.tables.schemas.minutes import MINUTES_SCHEMA
 from muster.actors.tables.schemas.samples import SAMPLES, SAMPLES_SCHEMA
+from muster.spark.bucket import to_ms
 from muster.spark.jobs.shared.sent import NOT_ROLLED_UP, ROLLED_UP
-from muster.spark.tables import limited, no_rows, read_paths, read_table, schema_of, to_ms
+from muster.spark.tables import limited, no_rows, read_paths, read_table, schema_of
 
 
 def read_samples(
-    spark: SparkSession, storage: Path, *, start: datetime | None = None, end: datetime | None = None
+    spark: SparkSession, storage: Path | str, *, start: datetime | None = None, end: datetime | None = None
 ) -> dict[str, DataFrame]:
     """Read the table ``samples`` by its name, as :func:`muster.spark.tables.read_table` does."""
     return {SAMPLES: read_table(spark, storage, SAMPLES, start=start, end=end)}

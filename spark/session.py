@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from muster.actors.runtime.errors import first_line
@@ -103,11 +104,13 @@ def local_session(
     shuffle_partitions: int = 1,
     short_job: bool = True,
     memory_bytes: int = 1 << 30,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[SparkSession]:
     """Start Spark in a JVM of this process's own, stopped at the end.
 
     Raises SparkUnavailable without Java, or if Spark does not start. ``memory_bytes`` is the JVM's heap; only the first
-    session of a process sets it, since later ones share its JVM. ``short_job``: see :func:`raydp_session`.
+    session of a process sets it, since later ones share its JVM. ``short_job`` and ``settings``: see
+    :func:`raydp_session`.
     """
     _use_java()
     _quiet()
@@ -121,7 +124,7 @@ def local_session(
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": f"{memory_bytes >> 20}m",
     }
-    for name, value in (_settings(shuffle_partitions, short_job) | own).items():
+    for name, value in (_settings(shuffle_partitions, short_job) | own | dict(settings)).items():
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
@@ -148,15 +151,17 @@ def raydp_session(
     shuffle_partitions: int = 1,
     short_job: bool = True,
     low_priority: bool = True,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[SparkSession]:
     """Start Spark with executors that are actors on the Ray cluster at ``address`` (HOST:PORT of its GCS).
 
     Executors, their resources and the connection to Ray are always released at the end, even after an error.
     ``short_job`` and one shuffle partition suit tables of up to some millions of rows; beyond that, more are worth it.
-    ``low_priority``: executors yield to the actors of the cluster, see :mod:`muster.spark.priority`. ``token_path``
-    names the file with the cluster's token if it uses token authentication. The cluster's nodes need Java in their
-    environment (``muster up`` and ``cluster.yaml`` provide it). Raises SparkUnavailable if there is no Java or no RayDP
-    here, Ray does not respond, or the cluster does not have enough free CPUs or memory.
+    ``settings``: more of Spark's, such as those of :mod:`muster.spark.bucket`. ``low_priority``: executors yield to the
+    actors of the cluster, see :mod:`muster.spark.priority`. ``token_path`` names the file with the cluster's token if
+    it uses token authentication. The cluster's nodes need Java in their environment (``muster up`` and ``cluster.yaml``
+    provide it). Raises SparkUnavailable if there is no Java or no RayDP here, Ray does not respond, or the cluster does
+    not have enough free CPUs or memory.
     """
     _use_java()
     _quiet()
@@ -188,11 +193,11 @@ def raydp_session(
         ending.callback(ray.shutdown)
         check_resources(free_by_node(), executors=executors, cores=executor_cores, memory_bytes=executor_memory_bytes)
         application = f"muster-{uuid.uuid4().hex[:8]}"  # names an actor: several jobs may run at once
-        settings = _settings(shuffle_partitions, short_job)
-        settings["spark.log4j.config.file.name"] = _LOGGING  # RayDP's agent overrides the driver's own with it
+        configs = _settings(shuffle_partitions, short_job) | dict(settings)
+        configs["spark.log4j.config.file.name"] = _LOGGING  # RayDP's agent overrides the driver's own with it
         folder = str(jvms.temporary_folder(application))
         for name in (_EXECUTOR_OPTIONS, _APP_MASTER_OPTIONS):
-            settings[name] = f"{settings.get(name, '')} {jvms.options(application)}".strip()
+            configs[name] = f"{configs.get(name, '')} {jvms.options(application)}".strip()
         nodes = _nodes()
         _on_nodes(nodes, jvms.make_folder, folder)
         ending.callback(_on_nodes, nodes, jvms.remove_folder, folder, application)
@@ -204,7 +209,7 @@ def raydp_session(
                 executor_cores=executor_cores,
                 executor_memory=f"{executor_memory_bytes >> 20}MB",
                 fault_tolerant_mode=False,  # for passing data from Spark to Ray, which no job here does
-                configs=settings,
+                configs=configs,
             )
         except Exception as error:  # raydp raises bare Exception
             raise SparkUnavailable(f"RayDP cannot start Spark on {address}: {first_line(error)}") from error

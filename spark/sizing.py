@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from muster.actors.tables.rollups.files import rollup_of
+from muster.spark.bucket import TablesInBucket, to_ms
 
 _SHORT_BYTES = 16 << 20
 _SHORT_ROWS = 500_000
@@ -33,7 +34,7 @@ class Size:
 
 
 def size_of(
-    storage: Path,
+    storage: Path | str,
     tables: Iterable[str],
     start: datetime | None,
     end: datetime | None,
@@ -46,8 +47,13 @@ def size_of(
     executors.
 
     Of the tables in ``history``, all hours up to ``end`` are read; of those in ``rolled_up``, roll-ups of files that
-    have one.
+    have one. Of a bucket, footers are not read: it counts a byte for each row.
     """
+    if isinstance(storage, str):
+        tables_there = TablesInBucket.of(storage)
+        times = ((name, None if name in history else to_ms(start), to_ms(end)) for name in tables)
+        read_bytes = sum(each.size_bytes for time in times for each in tables_there.objects(*time))
+        return _long(read_bytes, cores) if read_bytes > _SHORT_ROWS else Size(shuffle_partitions=1, short_job=True)
     folders = [
         folder
         for name in tables
@@ -61,7 +67,10 @@ def size_of(
         if folder.parent.parent.name in rolled_up:
             summed, instead = _rolled_up(folder)
             read_bytes, rollup_bytes = read_bytes - summed + instead, rollup_bytes + instead
-    unfolded_bytes = read_bytes + (_BYTES_OF_ROLLUP - 1) * rollup_bytes
+    return _long(read_bytes + (_BYTES_OF_ROLLUP - 1) * rollup_bytes, cores)
+
+
+def _long(unfolded_bytes: int, cores: int) -> Size:
     wanted = min(max(cores, unfolded_bytes // _BYTES_PER_SHUFFLE_PARTITION), _MAX_SHUFFLE_PARTITIONS)
     return Size(shuffle_partitions=wanted, short_job=False)
 

@@ -24,8 +24,9 @@ from muster.actors.tables.hours import MERGED, Hour, Listing, TableDamaged, hour
 from muster.actors.tables.reading import folder_of
 from muster.actors.tables.schemas import TABLES, TableSchema
 from muster.placement.view import UNDO_PREFIX
+from muster.spark.bucket import TablesInBucket, bucket_settings, to_ms
 
-__all__ = ["TableDamaged", "damage_in", "no_rows", "read_table", "schema_of", "stream_table"]
+__all__ = ["TableDamaged", "bucket_settings", "damage_in", "no_rows", "read_table", "schema_of", "stream_table"]
 
 _ATTEMPTS = 5
 _NOT_MERGED = "{[!m]*,m[!e]*,me[!r]*,mer[!g]*,merg[!e]*}.parquet"
@@ -44,17 +45,22 @@ def _in_folders(schema: TableSchema) -> StructType:
 
 
 def read_table(
-    spark: SparkSession, storage: Path, name: str, *, start: datetime | None = None, end: datetime | None = None
+    spark: SparkSession, storage: Path | str, name: str, *, start: datetime | None = None, end: datetime | None = None
 ) -> DataFrame:
     """Read the table's rows in [start, end) of its time column, unordered; empty if there are none.
 
+    ``storage``: ``storage.path``, a path or the URI of a bucket, for which the session needs
+    :func:`bucket_settings`; then it also raises NotALocation and ObjectStorageError, and only Spark finds
+    damaged files.
     Only folders of hours that overlap the range are listed. Columns that an older file does not have are null. Raises
     TableDamaged naming a file that is not a complete Parquet file, or not of this table, or of a newer version of it.
     For files found missing or damaged later, during reading, Spark raises: see :func:`damage_in`. Raises ValueError for
     times without a time zone. The frame can be used for ``metrics.compaction.grace.ms``.
     """
-    folder = folder_of(storage, name)
-    frame = _frame(spark, folder, name, to_ms(start), to_ms(end))
+    if isinstance(storage, str):
+        frame = _frame_in_bucket(spark, TablesInBucket.of(storage), name, to_ms(start), to_ms(end))
+    else:
+        frame = _frame(spark, folder_of(storage, name), name, to_ms(start), to_ms(end))
     if frame is None:
         return no_rows(spark, schema_of(name))
     return limited(frame, name, start, end)
@@ -70,7 +76,7 @@ def limited(frame: DataFrame, name: str, start: datetime | None, end: datetime |
     return frame
 
 
-def read_paths(spark: SparkSession, folder: Path, schema: TableSchema, paths: Sequence[str]) -> DataFrame:
+def read_paths(spark: SparkSession, folder: Path | str, schema: TableSchema, paths: Sequence[str]) -> DataFrame:
     """Read the rows of these files, or of all files in these folders, which are below ``folder`` by date and hour.
 
     Without the groups that keep replaced offsets (``UNDO_PREFIX``), which are nobody's.
@@ -123,6 +129,14 @@ def damage_in(error: BaseException) -> TableDamaged | None:
     return TableDamaged(path, "is damaged: muster tables verify shows the damage")
 
 
+def _frame_in_bucket(
+    spark: SparkSession, tables: TablesInBucket, name: str, start_ms: int | None, end_ms: int | None
+) -> DataFrame | None:
+    """Read the frame from objects by name: what is merged and not yet named lies beside those that count."""
+    found = tables.objects(name, start_ms, end_ms)
+    return read_paths(spark, tables.folder(name), TABLES[name], tables.paths(found)) if found else None
+
+
 def _frame(spark: SparkSession, folder: Path, name: str, start_ms: int | None, end_ms: int | None) -> DataFrame | None:
     """Read the frame. Spark lists the folders itself, after us: its list must be valid before and after."""
     for _ in range(_ATTEMPTS):
@@ -156,11 +170,3 @@ def _what_counts(found: Sequence[tuple[Hour, Listing]]) -> list[tuple[Path, list
     return [
         (path, names, replace(held, live=())) for path, names, held in merged if names or held != Listing(held.live)
     ]
-
-
-def to_ms(moment: datetime | None) -> int | None:
-    if moment is None:
-        return None
-    if moment.tzinfo is None:
-        raise ValueError(f"{moment} has no time zone")
-    return int(moment.timestamp() * 1000)

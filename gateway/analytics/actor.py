@@ -41,7 +41,7 @@ class Analytics:
     def __init__(self, settings: ClusterSettings, run: Run) -> None:
         log_to_file(Path(settings.storage), NAME, settings.log_format)
         self._runs = Runs(Path(settings.storage))
-        self._storage = settings.storage
+        self._settings = settings
         self._run = run
         self._folder = self._runs.add(run)
         self._is_cancelled = False
@@ -104,7 +104,8 @@ class Analytics:
     def _request(self) -> dict[str, Any]:
         run = self._run
         return {
-            "storage": self._storage,
+            "storage": self._settings.storage,
+            "bucket": self._settings.bucket,
             "jobs": [] if run.job == REPORT else [run.job],
             "options": {"start": _iso(run.from_ms), "end": _iso(run.to_ms), "groups": run.groups},
             "format": "html" if run.job == REPORT else "json",

@@ -151,6 +151,12 @@ def spark_source() -> Path:
     return _from_maven("spark", "Spark's Kafka source", 6, HERE / "spark" / "pom.xml", versions=spark)
 
 
+def s3a(hadoop_version: str) -> Path:
+    """Return the folder with the jars of Hadoop's S3A in that version; like :func:`kafka`."""
+    hadoop = {"hadoop.version": hadoop_version}
+    return _from_maven("s3a", "Hadoop's S3A", 280, HERE / "s3a" / "pom.xml", versions=hadoop)
+
+
 def maintained_zookeeper() -> Path:
     """Return the folder with the jars of a ZooKeeper that is maintained; like :func:`kafka`."""
     return _from_maven("zookeeper", "ZooKeeper", 10, HERE / "zookeeper" / "pom.xml")
