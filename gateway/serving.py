@@ -42,6 +42,7 @@ from muster.gateway.listener.resume import ends
 from muster.gateway.listener.server import GatewayServer
 from muster.gateway.listener.upkeep import Upkeep, account_of
 from muster.gateway.metrics.gateway import GatewayMetrics
+from muster.gateway.metrics.names import share_key
 from muster.placement.security.acls import Acl, AclFilter
 from muster.placement.security.entities import EntityAlteration
 from muster.placement.view import OFFSETS, ClusterView
@@ -151,6 +152,8 @@ class ServedGateway:
         if it is unavailable.
         """
         config = self._settings.config
+        if (bucket := self._settings.location) is not None and config.metrics_hash_names:
+            await asyncio.to_thread(share_key, bucket, Path(self._settings.storage))
         self._store = store = await asyncio.to_thread(self._open_store)
         account = account_of(config, store)
         account.resumes(await asyncio.to_thread(self._ends), now_ms())

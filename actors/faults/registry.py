@@ -1,6 +1,7 @@
 """The cluster's faults, held by the controller and saved in a file for its successor, with their counts.
 
-The file need not survive a power failure: the faults end with the processes anyway.
+The file need not survive a power failure: the faults end with the processes anyway. On a bucket it is on one node, and
+the faults end when the controller moves to another.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,8 +89,9 @@ class FaultRegistry:
             kept = json.loads(self._path.read_text(encoding="utf-8"))
             self._version, self._last_id = int(kept["version"]), int(kept["last_id"])
             self._entries = {item["id"]: _entry(item) for item in kept["faults"]}
-        except FileNotFoundError:
-            return
+        except FileNotFoundError:  # it ran on another node: gateways must not go on with what it had
+            with suppress(OSError):
+                self._changed()
         except (OSError, ValueError, KeyError, TypeError, InvalidFault) as error:
             log.error("%s cannot be read, its faults are forgotten: %s", self._path, error)
 

@@ -78,7 +78,7 @@ class ServedPartition:
             with suppress(OSError):
                 progress_file(storage / "metrics", partition).unlink()
         else:
-            self._history.publish(topic, own_channels(settings, view), storage / "metrics")
+            self._history.publish(topic, own_channels(settings, view), storage / "metrics", settings.location)
         self._groups = GroupHistory(
             self.core,
             storage,

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from muster.actors.object_storage.location import Location
+from muster.actors.runtime.storage.shared_files import share
 from muster.gateway.attribution.series import MAX_GROUP_CHARS
 from muster.gateway.metrics.exposition import labels
 
@@ -27,6 +29,7 @@ _LABEL = re.compile(
 _ESCAPE = re.compile(r"\\(.)")
 _HASH_CHARS = 16
 _KEY_BYTES = 32
+_KEY = "run/metrics-key"
 
 Sees = Callable[[str], bool]
 
@@ -68,9 +71,14 @@ class HiddenNames:
         return f"~{hmac.digest(self._key, f'{label}:{name}'.encode(), 'sha256').hex()[:_HASH_CHARS]}"
 
 
+def share_key(bucket: Location, storage: Path) -> None:
+    """Have ``key_of`` return the key of the cluster on that bucket. Raises OSError if that is not known. Blocks."""
+    share(bucket, storage, _KEY, lambda: secrets.token_bytes(_KEY_BYTES))
+
+
 def key_of(storage: Path) -> bytes:
     """Return the key of the cluster's hashes, which is made once and kept with its data. Raises OSError."""
-    path = storage / "run" / "metrics-key"
+    path = storage / _KEY
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         made = path.with_name(f".{path.name}.{secrets.token_hex(8)}")

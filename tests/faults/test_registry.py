@@ -71,3 +71,15 @@ def test_a_new_run_has_no_faults(tmp_path: Path, now_ms: list[int]) -> None:
     faults.forget()
     faults.load()
     assert faults.entries == []
+
+
+def test_a_controller_on_another_node_has_gateways_forget_what_it_does_not_know(
+    tmp_path: Path, now_ms: list[int]
+) -> None:
+    before = registry(tmp_path / "a", now_ms)
+    before.add("f-1", Fault("drop"))
+    now_ms[0] += 1
+    elsewhere = registry(tmp_path / "b", now_ms)
+    elsewhere.load()
+    assert elsewhere.book().faults == ()
+    assert elsewhere.book().version > before.book().version

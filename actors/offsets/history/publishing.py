@@ -19,10 +19,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from muster.actors.log.format.records import build_batch
+from muster.actors.object_storage.blocking import wait_for
+from muster.actors.object_storage.location import Location
+from muster.actors.object_storage.store import NoSuchObject, ObjectStorageError, Taken
 from muster.actors.offsets.history.recent import Recent
 from muster.actors.runtime.channels import ActorChannels
 from muster.actors.runtime.files import write_atomically
 from muster.actors.runtime.process import now_ms
+from muster.actors.tables.bucket.reading import open_store
 from muster.actors.tables.rebalances import Place, RebalanceStore, place_of
 from muster.actors.wire.internal.channel import ChannelLost
 from muster.actors.wire.internal.produce import ProducedPartition, ProducePartition, ProduceRequest
@@ -36,7 +40,6 @@ log = logging.getLogger(__name__)
 _PAGE_BYTES, _PAGE_ENTRIES = 512 << 10, 500
 _PRODUCE_S = 30.0
 _RETRY_S = 1.0
-_SAVE_S = 1.0
 _CLOSE_S = 2.0
 _BEFORE_MS = 60_000
 """How long before its first coordinator started entries may have ended by that one's clock."""
@@ -65,14 +68,19 @@ class RebalancePublisher:
         store: RebalanceStore,
         channels: ActorChannels,
         directory: Path,
+        bucket: Location | None = None,
     ) -> None:
-        """``channels``: its own, which it closes. ``directory``: that of the tables."""
+        """``channels``: its own, which it closes. ``directory``: that of the tables. ``bucket``: see RebalanceStore."""
         self._topic = topic
         self._epoch = epoch
         self._recent = recent
         self._store = store
         self._channels = channels
-        self._file = progress_file(directory, partition)
+        self._kept: _ProgressFile | _ProgressObject
+        if bucket is None:
+            self._kept = _ProgressFile(progress_file(directory, partition))
+        else:
+            self._kept = _ProgressObject(bucket, partition)
         self._count = 0
         self._progress = self._saved = Progress(epoch, now_ms() - _BEFORE_MS)
         self._saved_s = 0.0
@@ -111,6 +119,10 @@ class RebalancePublisher:
         while True:
             try:
                 await self._send_all()
+            except (OSError, ObjectStorageError) as error:
+                text = "rebalances are not sent to %s for now: %s"
+                self._limited_log.warning("storage", self._topic, text, self._topic, error)
+                await asyncio.sleep(_RETRY_S)
             except Exception:
                 log.exception("rebalances are not sent to %s for now", self._topic)
                 await asyncio.sleep(_RETRY_S)
@@ -129,13 +141,13 @@ class RebalancePublisher:
                 await self._wake.wait()
             else:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_SAVE_S):
+                    async with asyncio.timeout(self._kept.save_s):
                         await self._wake.wait()
                 await self._save_sometimes()
 
     async def _send_earlier(self) -> None:
         """Send what earlier coordinators may not have sent; nothing if they did not send to this topic."""
-        known = await asyncio.to_thread(_read, self._file, self._topic)
+        known = await asyncio.to_thread(self._kept.read, self._topic)
         if known is None or known.epoch >= self._epoch:
             await self._save()
             return
@@ -206,15 +218,15 @@ class RebalancePublisher:
         return None if code is ErrorCode.none else f"{code.name} {produced.error_message or ''}".rstrip()
 
     async def _save_sometimes(self) -> None:
-        if asyncio.get_running_loop().time() - self._saved_s >= _SAVE_S:
+        if asyncio.get_running_loop().time() - self._saved_s >= self._kept.save_s:
             await self._save()
 
     async def _save(self) -> None:
         self._saved, self._saved_s = self._progress, asyncio.get_running_loop().time()
         try:
-            await asyncio.to_thread(_write, self._file, self._topic, self._progress)
-        except OSError as error:
-            self._limited_log.warning("progress", self._topic, "%s cannot be written: %s", self._file, error)
+            await asyncio.to_thread(self._kept.write, self._topic, self._progress)
+        except (OSError, ObjectStorageError) as error:
+            self._limited_log.warning("progress", self._topic, "%s cannot be written: %s", self._kept, error)
 
 
 def progress_file(directory: Path, partition: int) -> Path:
@@ -222,21 +234,80 @@ def progress_file(directory: Path, partition: int) -> Path:
     return directory / "spool" / "_rebalance_events" / f"offsets-{partition}.json"
 
 
-def _read(file: Path, topic: str) -> Progress | None:
-    """Return what was sent to that topic; None if nothing was, or it is not known."""
-    try:
-        values = json.loads(file.read_text())
-        return Progress(int(values["epoch"]), int(values["ended_ms"])) if values["topic"] == topic else None
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        log.warning("rebalances are sent from now on, since %s cannot be read: %s", file, error)
-        return None
+class _ProgressFile:
+    save_s = 1.0
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def read(self, topic: str) -> Progress | None:
+        """Return what was sent to that topic; None if nothing was, or it is not known."""
+        try:
+            return _progress_in(self._path.read_bytes(), topic)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("rebalances are sent from now on, since %s cannot be read: %s", self, error)
+            return None
+
+    def write(self, topic: str, progress: Progress) -> None:
+        """Raise OSError."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._path, _progress_bytes(topic, progress))
 
 
-def _write(file: Path, topic: str, progress: Progress) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, json.dumps({"topic": topic, **progress._asdict()}))
+class _ProgressObject:
+    """An object in the bucket, since the next coordinator may be on another node. Each write costs a request."""
+
+    save_s = 30.0
+
+    def __init__(self, bucket: Location, partition: int) -> None:
+        self._bucket = bucket
+        self._name = f"progress/rebalance-events/offsets-{partition}"
+        self._etag: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self._bucket}/{self._name}"
+
+    def read(self, topic: str) -> Progress | None:
+        """Return as a file does. Raises ObjectStorageError: what was not sent then must not be left out."""
+        try:
+            found = wait_for(open_store(self._bucket).read(self._name))
+        except NoSuchObject:
+            return None
+        self._etag = found.etag
+        try:
+            return _progress_in(found.content, topic)
+        except (ValueError, KeyError, TypeError) as error:
+            log.warning("rebalances are sent from now on, since %s cannot be read: %s", self, error)
+            return None
+
+    def write(self, topic: str, progress: Progress) -> None:
+        """Raise ObjectStorageError, also if another coordinator has written it."""
+        store, content = open_store(self._bucket), _progress_bytes(topic, progress)
+        try:
+            if self._etag is None:
+                self._etag = wait_for(store.create(self._name, content))
+            else:
+                self._etag = wait_for(store.replace(self._name, content, self._etag))
+        except Taken as taken:  # for the next time, unless a later coordinator wrote it
+            if taken.found is None:
+                self._etag = None
+            elif json.loads(taken.found.content)["epoch"] <= progress.epoch:
+                self._etag = taken.found.etag
+            raise
+
+
+def _progress_in(content: bytes, topic: str) -> Progress | None:
+    values = json.loads(content)
+    return Progress(int(values["epoch"]), int(values["ended_ms"])) if values["topic"] == topic else None
+
+
+def _progress_bytes(topic: str, progress: Progress) -> bytes:
+    return json.dumps({"topic": topic, **progress._asdict()}).encode()
 
 
 def _record(key: bytes, values: Mapping[str, Any]) -> bytes:

@@ -19,6 +19,7 @@ from typing import Any
 from muster.actors.group.events import Event, RebalanceMovedOn, RebalanceStuck
 from muster.actors.group.types import GroupId
 from muster.actors.group.watchdog import described, on_one_line
+from muster.actors.object_storage.location import Location
 from muster.actors.offsets.history.journal import Journal
 from muster.actors.offsets.history.publishing import RebalancePublisher
 from muster.actors.offsets.history.recent import Recent, that_fit
@@ -57,7 +58,7 @@ class RebalanceHistory:
         core.query_handlers["journal"] = self.journal
         core.query_handlers["recent"] = self.recent
 
-    def publish(self, topic: str, channels: ActorChannels, directory: Path) -> None:
+    def publish(self, topic: str, channels: ActorChannels, directory: Path, bucket: Location | None = None) -> None:
         """Send entries to a topic as well; call it before ``start``. See :class:`RebalancePublisher`."""
         self._publisher = RebalancePublisher(
             topic,
@@ -67,6 +68,7 @@ class RebalanceHistory:
             store=self._store,
             channels=channels,
             directory=directory,
+            bucket=bucket,
         )
 
     def follow(self, view: ClusterView) -> None:
