@@ -18,6 +18,7 @@ from muster.actors.object_storage.store import ObjectStore
 from muster.actors.tables.bucket.uploads import upload
 from muster.spark.bucket import TablesInBucket, bucket_settings
 from muster.spark.command import main
+from pytest_muster.bound import bound
 from tests.conformance.artifacts import s3a
 from tests.object_storage.conftest import Connect, connect, proxy, service, uri
 from tests.tables.bucket.making import flushed
@@ -40,6 +41,18 @@ with local_session(settings=settings) as spark:
         times = {name: text and datetime.fromisoformat(text) for name, text in (("start", start), ("end", end))}
         rows = read_table(spark, uri, "lifecycle", **times).select("epoch", "hour").collect()
         print(json.dumps(sorted([row.epoch, row.hour] for row in rows)))
+"""
+
+
+_READ_ON_RAY = """
+import json, sys
+from pathlib import Path
+from muster.spark.session import raydp_session
+from muster.spark.tables import read_table
+
+uri, settings, address, token_path = json.loads(sys.argv[1])
+with raydp_session(address, token_path=Path(token_path), settings=settings) as spark:
+    print(json.dumps(sorted(row.epoch for row in read_table(spark, uri, "lifecycle").select("epoch").collect())))
 """
 
 
@@ -103,6 +116,30 @@ def test_requests_that_are_refused(
     request = {"storage": str(tmp_path), "bucket": uri, "jobs": ["failover" if not changes.get("stream") else "lag"]}
     assert main([json.dumps({**request, "options": {}, **changes})]) == 1
     assert f"muster: {why}" in capsys.readouterr().err
+
+
+def test_executors_on_ray(connect: Connect, uri: str, tmp_path: Path) -> None:
+    """They are other processes than the driver, get the jars from it, and read the bucket themselves."""
+    flushed(tmp_path / "metrics", 1, 2)
+    asyncio.run(upload(tmp_path / "metrics", ObjectStore(connect())))
+    storage = tmp_path / "ray"
+    storage.mkdir()
+    head = subprocess.Popen(
+        bound([sys.executable, "-m", "tests.spark.ray_head", str(storage)]),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert head.stdout is not None
+        ready = json.loads(head.stdout.readline())
+        request = [uri, spark_settings(), ready["address"], ready["token_path"]]
+        command = [sys.executable, "-c", _READ_ON_RAY, json.dumps(request)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout) == [1, 2]
+    finally:
+        head.communicate()
 
 
 def test_a_job(connect: Connect, uri: str, tmp_path: Path) -> None:
