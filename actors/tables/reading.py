@@ -14,12 +14,23 @@ from muster.actors.tables.footers import check, unreadable
 from muster.actors.tables.hours import TableDamaged, hours, listing
 from muster.actors.tables.schemas import TABLES
 
-__all__ = ["TableDamaged", "files", "folder_of", "read"]
+__all__ = ["TableDamaged", "files", "folder_of", "place_of", "read"]
+
+BUCKET = ".bucket"
+"""File beside the tables of a node with the URI of the bucket to which they move."""
 
 
 def folder_of(storage: Path, table: str) -> Path:
     """Return the folder of a table below ``storage.path``."""
     return storage / "metrics" / table
+
+
+def place_of(storage: Path) -> Path | str:
+    """Return where the tables of the cluster with that directory are, for ``read``: there, or the URI of its bucket."""
+    try:
+        return (storage / "metrics" / BUCKET).read_text()
+    except FileNotFoundError:
+        return storage
 
 
 @overload

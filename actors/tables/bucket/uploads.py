@@ -24,6 +24,7 @@ from muster.actors.tables.arrow import pa, pq
 from muster.actors.tables.bucket.hours import FOLDER
 from muster.actors.tables.hours import HOUR_MS, hours, names_in
 from muster.actors.tables.orphans import adopt
+from muster.actors.tables.reading import BUCKET
 from muster.actors.tables.schemas import TABLES
 from muster.actors.tables.store import AT_CLOSE
 
@@ -123,7 +124,10 @@ class Uploads:
         self._thread = threading.Thread(target=self._run, name="tables-uploads", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, and have stores of this process finish with these uploads."""
+        """Start the thread, and have stores of this process finish with these uploads. Raises OSError."""
+        self._metrics.mkdir(parents=True, exist_ok=True)
+        (said := self._metrics / f"{BUCKET}.{os.getpid()}").write_text(str(self._location))
+        said.replace(self._metrics / BUCKET)
         AT_CLOSE[self._metrics] = self.finish
         self._thread.start()
 

@@ -54,14 +54,15 @@ def audit_log(
 
     Gateways write rows every metrics.events.flush.ms. Further attempts of one kind in a minute are one row (TIMES).
     """
-    from muster.actors.tables.reading import TableDamaged, read
+    from muster.actors.object_storage.store import ObjectStorageError
+    from muster.actors.tables.reading import TableDamaged, place_of, read
     from muster.actors.tables.schemas.administration import ADMINISTRATION
 
     if not directory.is_dir():
         raise CliError(f"there is no storage directory {directory}; name one with --storage")
     try:
-        rows = read(directory, ADMINISTRATION, round(since.timestamp() * 1000)).sort_by("ts").to_pylist()
-    except TableDamaged as error:
+        rows = read(place_of(directory), ADMINISTRATION, round(since.timestamp() * 1000)).sort_by("ts").to_pylist()
+    except (TableDamaged, ObjectStorageError) as error:
         raise CliError(str(error)) from error
     found = [
         row

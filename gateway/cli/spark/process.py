@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from muster.actors.runtime.ray.imports import let_processes_import
+from muster.actors.tables.reading import place_of
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import NAME
 from muster.gateway.cli.numbers import Real, Whole
@@ -117,8 +118,10 @@ def become_spark(
     if executor_memory < _MIN_MEMORY_BYTES:
         raise CliError("each executor needs at least 450m of memory; give more with --executor-memory")
     ray_address, token_path = (None, None) if local else _ray_of(directory, address)
+    place = place_of(directory)
     request = {
         "storage": str(directory.absolute()),
+        "bucket": place if isinstance(place, str) else None,
         "jobs": jobs,
         "options": options,
         "format": output,

@@ -15,6 +15,7 @@ from muster.actors.runtime.narrow import Column
 from muster.actors.runtime.words import counted
 from muster.actors.tables.compaction import Policy, compact
 from muster.actors.tables.inspection import Summary, foreign, summary, verify
+from muster.actors.tables.reading import place_of
 from muster.actors.tables.schemas import TABLES
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.names import STORAGE_DIRECTORY
@@ -130,6 +131,11 @@ def compact_(
 def _metrics(directory: Path) -> Path:
     if not directory.is_dir():
         raise CliError(f"there is no storage directory {directory}; specify it with --storage")
+    if isinstance(place := place_of(directory), str):
+        raise CliError(
+            f"the tables of {directory} are in {place}, which muster tables does not read; muster spark and "
+            "muster.tables.read do, and the cluster compacts them"
+        )
     return directory / "metrics"
 
 

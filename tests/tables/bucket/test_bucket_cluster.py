@@ -1,44 +1,42 @@
-"""A real Muster whose tables are in a bucket. Its logs are in the directory: ``storage.path`` takes no URI yet."""
+"""A real Muster on a bucket, and its tables."""
 
 from __future__ import annotations
 
+import json
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
-from muster.actors.runtime.storage import META
 from muster.actors.tables.reading import read
 from muster.actors.tables.schemas.samples import SAMPLES
 from tests.muster_process import Muster, eventually
 from tests.object_storage.conftest import Connect, connect, proxy, service, uri
+from tests.object_storage.faulty import Fault, Proxy
 
 pytestmark = [pytest.mark.ring(name="object-storage"), pytest.mark.timeout(300)]
 
 __all__ = ["connect", "proxy", "service", "uri"]
 
-_UP = """
-import sys
-from muster.actors.runtime.settings import ClusterSettings
-ClusterSettings.__init__.__kwdefaults__["bucket"] = sys.argv.pop(1)
-from muster.gateway.cli.main import main
-main()
-"""
 RECORDS = 500
 
 
 @dataclass
 class MusterOnBucket(Muster):
+    """``storage`` is the directory of the node."""
+
     uri: str = ""
 
     @property
     def command(self) -> list[str]:
         arguments = super().command
-        return [sys.executable, "-c", _UP, self.uri, *arguments[arguments.index("up") :]]
+        place = arguments.index("--storage")
+        arguments[place : place + 2] = ["--set", f"storage.path={self.uri}"]
+        return [*arguments, "--set", f"storage.object.cache.path={self.storage}"]
 
 
 def consume(bootstrap: str) -> None:
@@ -86,9 +84,7 @@ def test_everything_is_in_the_bucket_after_a_stop(muster: MusterOnBucket, uri: s
     assert left(muster) == []
 
 
-def test_everything_is_in_the_bucket_after_all_processes_were_killed(
-    muster: MusterOnBucket, uri: str, connect: Connect
-) -> None:
+def test_everything_is_in_the_bucket_after_all_processes_were_killed(muster: MusterOnBucket, uri: str) -> None:
     muster.start()
     consume(muster.bootstrap)
     muster.kill_everything()
@@ -105,20 +101,29 @@ def test_everything_is_in_the_bucket_after_all_processes_were_killed(
     assert left(muster) == []
 
 
-def test_a_cluster_goes_on_while_the_bucket_is_away(
-    muster: MusterOnBucket, uri: str, monkeypatch: pytest.MonkeyPatch
+def test_a_cluster_whose_tables_cannot_be_written(
+    connect: Connect, proxy: Proxy, uri: str, tmp_path: Path, muster: MusterOnBucket
 ) -> None:
-    """It ends in good time, too; the next one uploads what was left."""
+    """It serves, and ends in good time; the next one uploads what was left."""
     assert muster.environment is not None
-    with muster:
-        pass
-    assert (muster.storage / META).exists()
-    muster.environment["AWS_ENDPOINT_URL"] = "http://127.0.0.1:1"
+    muster.environment["AWS_ENDPOINT_URL"] = proxy.url
+    proxy.plan(*[Fault.SLOW_DOWN] * 100_000, part="/metrics/")
     with muster:
         consume(muster.bootstrap)
     assert sent(uri) == []
     assert any(path.suffix == ".parquet" for path in left(muster))
-    muster.environment["AWS_ENDPOINT_URL"] = os.environ["AWS_ENDPOINT_URL"]
+    proxy._planned.clear()
     with muster:
         eventually(lambda: messages(uri), lambda found: found == RECORDS, "samples of before in the bucket", 60)
     assert left(muster) == []
+
+
+def test_commands_read_the_tables(muster: MusterOnBucket) -> None:
+    with muster:
+        admin = AdminClient({"bootstrap.servers": muster.bootstrap})
+        admin.create_topics([NewTopic("made", 1)])["made"].result(60)
+    rows = json.loads(muster.cli("audit-log", "--json"))
+    assert "made" in [row["resource"] for row in rows]
+    done = muster.run("tables", "list")
+    assert done.returncode == 1
+    assert f"the tables of {muster.storage} are in {muster.uri}, which muster tables does not read" in done.stderr
