@@ -15,6 +15,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from muster.actors.object_storage.bucket import Bucket
@@ -29,7 +30,9 @@ from muster.actors.tables.schemas import TABLES
 from muster.actors.tables.store import AT_CLOSE
 
 MAX_HELD_BYTES = 1 << 30
-"""Limit of the files that wait for a bucket that is away; beyond it, the rows of the oldest ones are lost."""
+"""Limit of the files that wait for a bucket that is away or too slow; beyond it, the oldest ones are lost."""
+_MAX_FILES = 1000
+"""Limit of one round, after which this looks whether more wait than may."""
 _AT_ONCE = 4
 _EVERY_S = 2.0
 _ADOPT_ROUNDS = 150
@@ -50,12 +53,12 @@ def finished(metrics: Path, owner: str | None = None) -> Iterator[Path]:
                     yield hour.path / name
 
 
-async def upload(metrics: Path, store: ObjectStore, owner: str | None = None) -> int:
-    """Move the files, some at a time. Returns how many.
+async def upload(metrics: Path, store: ObjectStore, owner: str | None = None, *, max_files: int | None = None) -> int:
+    """Move the files, some at a time, ``max_files`` in all. Returns how many.
 
     Raises ObjectStorageError or OSError after the requests that have begun: what is left is for the next call.
     """
-    waiting, moved = iter(list(finished(metrics, owner))), 0
+    waiting, moved = iter(list(islice(finished(metrics, owner), max_files))), 0
 
     async def move_some() -> None:
         nonlocal moved
@@ -96,7 +99,7 @@ def drop_beyond(metrics: Path, max_bytes: int) -> None:
         path.unlink(missing_ok=True)
         left -= size
     for (table, hour), rows in lost.items():
-        _log.error("%d rows of %s are lost, of %s: the bucket was away for too long", rows, table, hour)
+        _log.error("%d rows of %s are lost, of %s: the bucket was away or slow for too long", rows, table, hour)
 
 
 def _rows(path: Path) -> int:
@@ -160,7 +163,7 @@ class Uploads:
                 _log.error("%s", problem)
         self._rounds += 1
         try:
-            asyncio.run(upload(self._metrics, self._store()))
+            moved = asyncio.run(upload(self._metrics, self._store(), max_files=_MAX_FILES))
         except (ObjectStorageError, OSError) as error:
             if self._trouble is None:
                 _log.error("files of tables wait on this node to be uploaded: %s", error)
@@ -170,7 +173,10 @@ class Uploads:
         if self._trouble is not None:
             _log.info("the files of tables that waited are uploaded")
         self._trouble = None
-        self._tidy()
+        if moved == _MAX_FILES:
+            drop_beyond(self._metrics, MAX_HELD_BYTES)
+        else:
+            self._tidy()
 
     def _run(self) -> None:
         while not self._closed.wait(_EVERY_S):

@@ -170,8 +170,25 @@ def test_the_oldest_files_go_if_there_are_too_many(tmp_path: Path, caplog: pytes
     drop_beyond(tmp_path, 2 * paths[0].stat().st_size)
     assert [*finished(tmp_path)] == paths[1:]
     assert caplog.messages == [
-        "1 rows of lifecycle are lost, of date=2023-11-15/hour=13: the bucket was away for too long"
+        "1 rows of lifecycle are lost, of date=2023-11-15/hour=13: the bucket was away or slow for too long"
     ]
+
+
+def test_a_bucket_that_is_too_slow(
+    connect: Connect, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A round has an end, after which the limit of what waits is seen to."""
+    connect()
+    flushed(tmp_path, 1, 2, 3, 4)
+    monkeypatch.setattr(uploads, "_MAX_FILES", 2)
+    monkeypatch.setattr(uploads, "MAX_HELD_BYTES", 1 + max(path.stat().st_size for path in finished(tmp_path)))
+    running = Uploads(tmp_path, Location.parse(uri), now_ms=lambda: NOON_MS)
+    running.round()
+    assert epochs(uri) == [1, 2]
+    assert len([*finished(tmp_path)]) == 1
+    assert sum("1 rows of lifecycle are lost" in each for each in caplog.messages) == 1
+    running.round()
+    assert epochs(uri) == [1, 2, 4]
 
 
 def test_one_process_of_a_node_at_a_time(uri: str, tmp_path: Path) -> None:
