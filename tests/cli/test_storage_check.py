@@ -49,6 +49,20 @@ def test_a_bucket_that_is_fit(muster: Command, service: SeaweedFS, monkeypatch: 
 
 @pytest.mark.ring(name="object-storage")
 @pytest.mark.timeout(300)
+def test_the_doctor_tries_a_bucket(
+    muster: Command, service: SeaweedFS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in service.environment().items():
+        monkeypatch.setenv(name, value)
+    uri = "s3://muster-tests/doctor"
+    done = muster("doctor", "--storage", uri, "--set", f"storage.object.cache.path={tmp_path}", "--json")
+    (found,) = (row for row in json.loads(done.stdout) if row["check"] == "bucket")
+    assert found["level"] == "ok"
+    assert found["found"].startswith(f"{uri} keeps create, replace, read, list, delete")
+
+
+@pytest.mark.ring(name="object-storage")
+@pytest.mark.timeout(300)
 def test_a_bucket_that_does_not_let_anyone_in(
     muster: Command, service: SeaweedFS, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,10 @@ class Cluster:
     build: int = 1
     """Counts what is installed on the hosts."""
     gcs: Gcs = "embedded"
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables of Ray and of all commands, on every host."""
+    bucket: str | None = None
+    """URI of the place in object storage on which Muster lives; each host then has a directory of its own."""
     store: Host | None = None
     """With the ZooKeeper and, if the GCS uses one, the Redis. None: ZooKeeper on the head."""
 
@@ -60,6 +64,8 @@ class Cluster:
             text = with_gcs(text, f"{self.store.address}:{REDIS_PORT}" if self.store and self.gcs == "redis" else None)
         if self.store is not None:
             text = with_zookeeper(text, f"{self.store.address}:{ZOOKEEPER_PORT}")
+        if self.bucket is not None:
+            text = with_bucket(text, self.bucket)
         (self.folder / "cluster.yaml").write_text(text)
         token = self.folder / "auth_token"
         if not token.exists():
@@ -89,7 +95,7 @@ class Cluster:
     def start(self, options: str = "") -> None:
         """Start everything by the commands of cluster.yaml, without ``ray up``; ``options`` of ``muster up``."""
         for command in self._commands()["head_start_ray_commands"][:-1]:
-            self.head.done(command)
+            self.head.done(f"{self._exports}{command}")
         for worker in self.workers:
             self.start_ray_on(worker)
         self.muster_up(options)
@@ -97,11 +103,15 @@ class Cluster:
     def muster_up(self, options: str = "") -> None:
         """Start Muster with the command of cluster.yaml, and these further options."""
         up = self._commands()["head_start_ray_commands"][-1]
-        self.head.done(f"export MUSTER_UP_OPTIONS='{options}'; {up}", SERVE_S)
+        self.head.done(f"{self._exports}export MUSTER_UP_OPTIONS='{options}'; {up}", SERVE_S)
 
     def start_ray_on(self, worker: Host) -> None:
         for command in self._commands()["worker_start_ray_commands"]:
-            worker.done(f"export RAY_HEAD_IP={self.head.address}; {command}")
+            worker.done(f"{self._exports}export RAY_HEAD_IP={self.head.address}; {command}")
+
+    @property
+    def _exports(self) -> str:
+        return "".join(f"export {name}={value}; " for name, value in self.environment.items())
 
     def _commands(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = yaml.safe_load((self.folder / "cluster.yaml").read_text())
@@ -111,7 +121,7 @@ class Cluster:
         """Start Ray with the command of cluster.yaml, without ``muster up``, as a service of the head would at boot."""
         commands = self._commands()["head_start_ray_commands"]
         (start,) = (command for command in commands if "ray start --head" in command)
-        self.head.done(start)
+        self.head.done(f"{self._exports}{start}")
 
     def ready(self) -> dict[str, Any]:
         """Return the content of the ready file on the head."""
@@ -219,6 +229,15 @@ def with_zookeeper(text: str, zookeeper: str) -> str:
     """Return cluster.yaml with a ZooKeeper elsewhere, HOST:PORT, on the data of Muster's own."""
     protected = f"--set zookeeper.set.acl=true --set zookeeper.credentials.file={SHARED}/zookeeper/credentials"
     found, count = re.subn(r"(muster up --address auto )", rf"\g<1>--zookeeper {zookeeper} {protected} ", text)
+    assert count == 1
+    return found
+
+
+def with_bucket(text: str, uri: str) -> str:
+    """Return cluster.yaml with a Muster on a bucket; the shared directory is each host's own then."""
+    found, count = re.subn(
+        r"(muster up .*)--storage /srv/muster", rf"\g<1>--storage {uri} --set storage.object.cache.path={SHARED}", text
+    )
     assert count == 1
     return found
 

@@ -17,10 +17,13 @@ CLIENTS = "clients"
 
 
 @contextmanager
-def plain_hosts(folder: Path, addresses: Mapping[str, str], clients: str) -> Iterator[dict[str, Host]]:
+def plain_hosts(
+    folder: Path, addresses: Mapping[str, str], clients: str, *, share: bool = True
+) -> Iterator[dict[str, Host]]:
     """Yield running hosts by name. The test is in their network meanwhile, at the address ``clients``.
 
     ``folder``, which exists, gets the key of all hosts, the directory ``storage`` that they share, and their disks.
+    Without ``share`` each has a directory of its own in that place, ``storage/<name>``.
     """
     key = folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
@@ -31,12 +34,14 @@ def plain_hosts(folder: Path, addresses: Mapping[str, str], clients: str) -> Ite
         undo.enter_context(network.entered(CLIENTS))
         made = {}
         for name, address in addresses.items():
+            storage = folder / "storage" if share else folder / "storage" / name
+            storage.mkdir(exist_ok=True)
             host = Host(
                 name=name,
                 address=address,
                 network=network,
                 disk=folder / name,
-                storage=folder / "storage",
+                storage=storage,
                 authorized_key=key.with_suffix(".pub").read_text(),
                 visible=[python_folder(), ROOT, Path(sys.prefix).resolve()],
                 environment={"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT)},

@@ -24,13 +24,14 @@ _START_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class SeaweedFS:
+    host: str
     port: int
     key: str
     secret: str
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     def environment(self, endpoint: str | None = None) -> dict[str, str]:
         """Return the variables with which obstore finds it, directly or through that endpoint."""
@@ -43,10 +44,10 @@ class SeaweedFS:
 
 
 @contextmanager
-def seaweedfs(folder: Path) -> Iterator[SeaweedFS]:
-    """Start a server on an empty folder; end it. It makes buckets when they are first written to."""
+def seaweedfs(folder: Path, host: str = "127.0.0.1") -> Iterator[SeaweedFS]:
+    """Start a server on an empty folder, at that address; end it. It makes buckets when they are first written to."""
     master, volume, filer, s3, *grpc = free_ports(8)
-    server = SeaweedFS(s3, secrets.token_hex(8), secrets.token_hex(16))
+    server = SeaweedFS(host, s3, secrets.token_hex(8), secrets.token_hex(16))
     identity = {
         "name": "tests",
         "credentials": [{"accessKey": server.key, "secretKey": server.secret}],
@@ -61,7 +62,7 @@ def seaweedfs(folder: Path) -> Iterator[SeaweedFS]:
     options += ["-s3.port.iceberg=0", "-s3.port.lance=0"]
     options += [f"-{name}.port.grpc={port}" for name, port in zip(ports, grpc, strict=True)]
     command = [
-        *(str(_WEED), "server", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", f"-s3.config={config}"),
+        *(str(_WEED), "server", f"-dir={data}", f"-ip={host}", f"-ip.bind={host}", "-s3", f"-s3.config={config}"),
         # No limit for the number of volumes: each bucket takes seven.
         *("-volume.max=0", "-master.volumeSizeLimitMB=64", *options),
     ]

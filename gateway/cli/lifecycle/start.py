@@ -110,6 +110,11 @@ class Start:
             return cluster_id_in(self._storage)
         from muster.gateway.cli.storage import bucket
 
+        if self._address is not None and self._config.zookeeper_connect is None:
+            raise CliError(
+                "storage.path in object storage, on a Ray cluster, needs a ZooKeeper of its own: name it with "
+                "--zookeeper HOSTS. That of Muster has a file that all nodes share"
+            )
         self._progress.step(f"checking {self._config.bucket}")
         refuse_broken(self._config.bucket, bucket.findings_of(self._config.bucket, thorough=False))
         return bucket.cluster_id_of(self._config.bucket, self._storage)
