@@ -1,4 +1,4 @@
-# make setup | demo | test | ring-NAME | everything | ledger | test-versions | simulate | chaos | fuzz | bench | bench-compare | lint | dependencies | lock | dist | dist-hosts | clean.
+# make setup | demo | test | ring-NAME | everything | ledger | test-versions | simulate | chaos | cluster-test | fuzz | bench | bench-compare | lint | dependencies | lock | dist | dist-hosts | clean.
 # Needs Python 3.11, which the lock file is for, and for most nothing else; what needs more is in CONTRIBUTING.md, and .ci/run
 # looks for it.
 
@@ -11,7 +11,7 @@ STAMP := .venv/.requirements.lock
 PROJECTS := pyproject.toml pytest-muster/pyproject.toml
 INSTALLED := .venv/.installed
 
-.PHONY: help setup demo test everything ledger test-versions simulate chaos fuzz bench bench-compare lint dependencies lock dist dist-hosts clean
+.PHONY: help setup demo test everything ledger test-versions simulate chaos cluster-test fuzz bench bench-compare lint dependencies lock dist dist-hosts clean
 
 help:
 	@echo "make setup   a .venv with everything of requirements.lock and this checkout"
@@ -24,6 +24,8 @@ help:
 	@echo "make bench-compare A=FILE B=FILE   two runs of make bench beside each other"
 	@echo "make simulate SEEDS=1000 FIRST=200   the group coordinator, consumer groups, copies of its actor, and the transaction coordinator, against any history; a bad one is printed with its command"
 	@echo "make chaos SEED=1 MINUTES=3   real clients under random faults, checked; a bad run keeps its journals"
+	@echo "make chaos BUCKET=1 SEED=1   the same on a bucket, whose requests are refused, delayed and lost"
+	@echo "make cluster-test   three hosts on a bucket, killed in turn under load; as root"
 	@echo "make chaos PLAN=batches ROUNDS=20   muster.data.batches while its drivers, workers and coordinators are killed"
 	@echo "make chaos PLAN=pool ROUNDS=20   muster.pool while its workers, supervisor, coordinator and drivers are killed"
 	@echo "make fuzz SEED=1 FRAMES=1000000   hostile clients, frames from the schemas; more by FUZZ=\"--minutes 5\""
@@ -108,7 +110,11 @@ MINUTES ?= 3
 PLAN ?=
 ROUNDS ?= 20
 chaos: setup
-	$(PYTHON) -m tests.chaos $(if $(PLAN),$(PLAN) --seed $(SEED) --rounds $(ROUNDS),--seed $(SEED) --minutes $(MINUTES))
+	$(PYTHON) -m tests.chaos $(if $(PLAN),$(PLAN) --seed $(SEED) --rounds $(ROUNDS),--seed $(SEED) --minutes $(MINUTES) $(if $(BUCKET),--bucket))
+
+# As root, like ring-hosts, of which it is a part.
+cluster-test: setup
+	$(PYTHON) -m pytest -s tests/hosts/test_on_bucket.py -m ring
 
 FRAMES ?= 1000000
 fuzz: setup
