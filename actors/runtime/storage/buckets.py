@@ -49,36 +49,37 @@ class ObjectPromise(Promise):
     DELETE = "what was removed takes no room"
 
 
-class _Repeating(Backend):
+class Repeating(Backend):
     """Repeats requests without outcome: one breaks no promise."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     async def create(self, name: str, content: bytes) -> str:
-        return await _repeated(functools.partial(self._backend.create, name, content))
+        return await repeated(functools.partial(self._backend.create, name, content))
 
     async def replace(self, name: str, content: bytes, etag: str) -> str:
-        return await _repeated(functools.partial(self._backend.replace, name, content, etag))
+        return await repeated(functools.partial(self._backend.replace, name, content, etag))
 
     async def read(self, name: str) -> Stored:
-        return await _repeated(functools.partial(self._backend.read, name))
+        return await repeated(functools.partial(self._backend.read, name))
 
     async def read_range(self, name: str, start: int, size_bytes: int) -> bytes:
-        return await _repeated(functools.partial(self._backend.read_range, name, start, size_bytes))
+        return await repeated(functools.partial(self._backend.read_range, name, start, size_bytes))
 
     async def list(self, prefix: str, after: str = "") -> AsyncIterator[Listed]:
         async def names() -> list[Listed]:
             return [listed async for listed in self._backend.list(prefix, after)]
 
-        for listed in await _repeated(names):
+        for listed in await repeated(names):
             yield listed
 
     async def delete(self, names: Collection[str]) -> None:
-        await _repeated(functools.partial(self._backend.delete, names))
+        await repeated(functools.partial(self._backend.delete, names))
 
 
-async def _repeated(request: Callable[[], Awaitable[T]]) -> T:
+async def repeated(request: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of the request, which is repeated a few times while it has no outcome."""
     for attempt in range(1, _TRIES):
         try:
             return await request()
@@ -106,7 +107,7 @@ async def check_bucket(backend: Backend, *, thorough: bool = False) -> list[Find
 
     ``thorough``: measure as well, and let more writers compete; seconds instead of some hundred milliseconds.
     """
-    trial = _Trial(_Repeating(backend), f"{FOLDER}-{secrets.token_hex(8)}/", thorough)
+    trial = _Trial(Repeating(backend), f"{FOLDER}-{secrets.token_hex(8)}/", thorough)
     try:
         await trial.store.create(f"{trial.folder}first", secrets.token_bytes(16))
         await trial.store.read(f"{trial.folder}first")
@@ -130,7 +131,7 @@ async def _found(promise: Promise, run: Callable[[], Awaitable[str | None]]) -> 
 async def _wins(write: Callable[[], Awaitable[str]]) -> bool:
     """Whether the write takes effect, and not that of another writer."""
     try:
-        await _repeated(write)  # a conflict that left nothing has no outcome either
+        await repeated(write)  # a conflict that left nothing has no outcome either
     except Taken:
         return False
     return True

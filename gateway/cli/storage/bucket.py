@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import javaproperties
@@ -11,7 +12,7 @@ from muster.actors.object_storage.bucket import Bucket
 from muster.actors.object_storage.location import Location
 from muster.actors.object_storage.store import NoSuchObject, ObjectStorageError, ObjectStore, Taken
 from muster.actors.runtime.storage import META, cluster_id_in
-from muster.actors.runtime.storage.buckets import check_bucket
+from muster.actors.runtime.storage.buckets import Repeating, check_bucket, repeated
 from muster.actors.runtime.storage.promises import Finding
 from muster.gateway.cli.errors import CliError
 from muster.gateway.cli.storage import directory
@@ -33,7 +34,7 @@ def cluster_id_of(uri: str, storage: Path) -> str:
     ``storage``: the directory of this node, which may be empty. Raises CliError if it belongs to another cluster.
     """
     try:
-        return asyncio.run(_cluster_id(ObjectStore(Bucket(Location.parse(uri))), uri, storage))
+        return asyncio.run(_cluster_id(ObjectStore(Repeating(Bucket(Location.parse(uri)))), uri, storage))
     except ObjectStorageError as error:
         raise CliError(f"{uri} cannot be used: {error}; {_HINT}") from error
 
@@ -46,7 +47,7 @@ async def _cluster_id(store: ObjectStore, uri: str, storage: Path) -> str:
         properties = {"version": str(directory.FORMAT_VERSION), "cluster.id": known}
         found = javaproperties.dumps(properties, timestamp=False).encode("ascii")
         try:
-            await store.create(META, found)
+            await repeated(partial(store.create, META, found))  # a conflict that left nothing has none either
         except Taken:  # by a start on another machine
             found = (await store.read(META)).content
     known = javaproperties.loads(found.decode("ascii")).get("cluster.id", "")
