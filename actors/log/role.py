@@ -58,7 +58,7 @@ class ServedLogs:
         self._in_bucket = in_bucket
         self._loop = asyncio.get_running_loop()
         self._superseded: asyncio.TimerHandle | None = None
-        self._is_over = False
+        self._has_begun = self._is_over = False
         self._tasks: set[asyncio.Task[None]] = set()
         storage = Path(settings.storage)
         self._history = LogHistory(
@@ -87,19 +87,26 @@ class ServedLogs:
         self._view = view
         self._channels.follow(view)
         self.partitions.configure(log_config(in_force(self._config, view.configs)))
-        self._spawn(self.partitions.view_changed(view))
+        self._spawn(self._follow(view))
+
+    async def _follow(self, view: ClusterView) -> None:
+        await self.partitions.view_changed(view)
+        if self._has_begun:  # the view before may not have had a topic of them yet
+            await self._open_recovered()
 
     def begin(self) -> None:
         self.partitions.start_upkeep()
         self._history.start()
         if self._in_bucket is not None:
             self._in_bucket.watch(self._failed)
-            self._spawn(self._open_recovered(self._in_bucket))
+            self._spawn(self._open_recovered())
+        self._has_begun = True
         self._spawn(asyncio.to_thread(when_superseded, self._zk, self._epoch, self._on_superseded))
 
-    async def _open_recovered(self, in_bucket: RoleLogs) -> None:
+    async def _open_recovered(self) -> None:
         """Open what holds back the write-ahead log, used or not."""
-        await self.partitions.open_all(in_bucket.recovered())
+        if self._in_bucket is not None and not self._is_over:
+            await self.partitions.open_all(self._in_bucket.recovered())
 
     def _on_superseded(self) -> None:
         """On a thread of the ZooKeeper client."""
