@@ -124,7 +124,7 @@ WAL = WorldKind(
     many_seeds=400,
     reaches={"acknowledged": 50, "opened": 5, "collections": 5, "gave up": 5},
     mutants=of_wal.MUTANTS,
-    mutants_begin={"a_number_that_was_freed_is_not_noticed": 80},
+    mutants_begin={"a_number_that_was_freed_is_not_noticed": 3_020},
 )
 
 WORLDS = (COORDINATOR, PROCESSES, TRANSACTIONS, CONSUMER_GROUPS, WAL)
