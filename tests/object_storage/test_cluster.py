@@ -53,7 +53,11 @@ def shown(muster: Muster) -> dict[str, object]:
 
 
 @pytest.fixture
-def muster(tmp_path: Path, service: SeaweedFS, proxy: Proxy, uri: str) -> Iterator[MusterOnBucket]:
+def muster(
+    tmp_path: Path, service: SeaweedFS, proxy: Proxy, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[MusterOnBucket]:
+    for name, value in service.environment().items():
+        monkeypatch.setenv(name, value)  # for what the test reads itself
     folder = tmp_path / "node"
     properties = {"storage.path": uri, "storage.object.cache.path": str(folder)}
     environment = {**os.environ, **service.environment(proxy.url)}
