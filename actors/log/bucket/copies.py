@@ -74,9 +74,12 @@ def forget_after_boot(folder: Path) -> None:
 
 
 def rebuilt(manifest: BucketManifest, entries: Iterable[Entry]) -> list[Entry]:
-    """Return what the segments do not have, in order. Raises StorageError if anything in between is missing."""
+    """Return what the segments do not have, in order. Raises StorageError if anything in between is missing.
+
+    Also what is below the log start: the states of producers come from it.
+    """
     tail: list[Entry] = []
-    expected = max(manifest.base_offset, manifest.log_start_offset)
+    expected = manifest.base_offset
     for entry in entries:
         header = read_header(entry.batch)
         if header.next_offset <= expected:

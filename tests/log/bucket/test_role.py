@@ -10,7 +10,7 @@ import pytest
 
 from muster.actors.log.bucket import copies
 from muster.actors.log.config import LogConfig
-from muster.actors.log.errors import NotLeader, StorageError
+from muster.actors.log.errors import NotLeader, OutOfOrderSequence, StorageError
 from muster.actors.log.upkeep.hold import HOLD
 from muster.actors.object_storage.store import Unavailable
 from tests.log.bucket.events import pair, produce
@@ -255,6 +255,23 @@ def test_what_is_stored_of_a_deleted_topic_is_removed(tmp_path: Path) -> None:
         assert not await node.role.is_stored("t", 0, TOPIC_ID)
         assert {name.partition("/")[0] for name in bucket.objects} == {"wal", "boundaries", "openings"}
         await node.stop()
+
+    run(scenario())
+
+
+def test_a_producer_is_known_when_all_its_records_were_deleted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        bucket = MemoryBucket()
+        node = await started(bucket, tmp_path / "a")
+        log = await node.open_log()
+        await log.append(client_batch(producer=(7, 0, 0)))
+        assert await log.delete_records(1) == 1
+        again = await started(bucket, tmp_path / "b", 2)
+        reopened = await again.open_log()
+        assert (reopened.log_start_offset, reopened.high_watermark) == (1, 1)
+        assert reopened.enqueue(client_batch(producer=(7, 0, 0))).result.duplicate
+        with pytest.raises(OutOfOrderSequence):
+            reopened.enqueue(client_batch(producer=(7, 0, 5)))
 
     run(scenario())
 
