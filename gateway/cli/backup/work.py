@@ -70,6 +70,7 @@ def restore_from(
 ) -> None:
     """Restore a backup, as :func:`muster.gateway.cli.backup.commands.restore_` describes."""
     config = read_config(file, sets, {"storage.path": directory, "zookeeper.connect": hosts})
+    _refuse_bucket(config.bucket)
     storage = config.directory
     check_storage(storage)
     if config.zookeeper_connect is not None:
@@ -115,10 +116,22 @@ def verified(directory: Path) -> Manifest:
     return manifest
 
 
+def _refuse_bucket(place: str | Path | None) -> None:
+    """Raise CliError if that is the URI of a bucket: a node has copies of a part of what is there."""
+    if isinstance(place, str):
+        raise CliError(
+            f"muster backup and restore know directories only, and this Muster lives on {place}; use the versions or "
+            "the replication of the bucket"
+        )
+
+
 @contextlib.contextmanager
 def _source(config: MusterConfig, with_tables: bool, progress: Steps) -> Iterator[Source]:
     """Yield the source: a running Muster, or the files of a stopped one, which cannot start meanwhile."""
     storage = config.directory
+    from muster.actors.tables.reading import place_of  # with pyarrow
+
+    _refuse_bucket(config.bucket or place_of(storage))
     if not (storage / "meta.properties").is_file():
         raise CliError(f"{storage} is no storage directory of a Muster; name one with --storage")
     cluster_id = storage_directory.cluster_id(storage)
