@@ -148,6 +148,7 @@ class Committer:
         self._is_local = disk.is_local(segments[-1].fd)
         self._slow_until_s, self._slow_for_s = 0.0, _SLOW_FOR_S
         self._trouble = Trouble(f"{directory}: appends")
+        self._room_trouble = Trouble(f"{directory}: room for appends")
         self._flushing = Flushing(self._wake)
         self.keeper = Keeper(directory, epoch, storage, disk, _THREADS, lambda: self.segments)
 
@@ -189,7 +190,9 @@ class Committer:
             try:
                 self._disk.check_room(self._directory)
             except OSError as error:
-                raise self._storage_error(error) from error
+                self._room_trouble.failed(error)
+                raise StorageError(f"{self._directory.name}: {error}") from error
+            self._room_trouble.over()
         self._storage.admit()
 
     async def roll(self) -> None:

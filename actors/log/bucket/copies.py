@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import UUID
 
 from muster.actors.log.bucket.manifest import BucketManifest, StoredSegment
-from muster.actors.log.errors import StorageError
+from muster.actors.log.errors import FencedEpoch, StorageError
 from muster.actors.log.files import append_times, snapshot
 from muster.actors.log.files import directory as directories
 from muster.actors.log.files.disk import Disk
@@ -109,7 +109,7 @@ class Copy:
         self._stale = directory.with_name(f"{directory.name}.{secrets.token_hex(4)}{_STALE}")
 
     async def make(self, manifest: BucketManifest, tail: Sequence[Entry]) -> None:
-        """Make the directory. Waits while the bucket is away. Raises StorageError or OSError."""
+        """Make the directory. Waits while the bucket is away. Raises FencedEpoch, StorageError or OSError."""
         try:
             missing = await asyncio.to_thread(self._begin, manifest.segments)
             await self._download(missing)
@@ -118,10 +118,17 @@ class Copy:
             await asyncio.to_thread(shutil.rmtree, self._stale, ignore_errors=True)
 
     def _begin(self, segments: Sequence[StoredSegment]) -> dict[str, int]:
-        """Keep what is there and is needed. Returns names and sizes of the other files."""
+        """Keep what is there and is needed. Returns names and sizes of the other files.
+
+        Raises FencedEpoch if the directory is of a newer epoch, which may use it: this opener was held up.
+        """
+        is_ours = directories.topic_of(self._directory) == self._topic_id
+        if is_ours and (newest := max(directories.claims(self._directory), default=-1)) > self._epoch:
+            raise FencedEpoch(f"{self._directory.name}: leader epoch {self._epoch} comes after {newest}")
         with suppress(FileNotFoundError):
             self._directory.rename(self._stale)
         directories.prepare(self._directory, self._topic_id, self._epoch)
+        directories.Claim.take(self._directory, self._epoch)
         missing: dict[str, int] = {}
         for segment in segments:
             for name, size_bytes in _files(segment, is_last=segment is segments[-1]).items():

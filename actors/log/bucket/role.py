@@ -88,8 +88,7 @@ class RoleLogs:
         """Take over the role, with an epoch that no call had before. Waits while the bucket is away.
 
         ``folder``: for the copies of this node, on that disk. ``is_of_one``: the role has one log, and is closed with
-        it. Raises FencedEpoch if this or a newer epoch has the role; StorageError
-        or OSError.
+        it. Raises FencedEpoch if this or a newer epoch has the role; StorageError or OSError.
         """
         await asyncio.to_thread(forget_after_boot, folder)
         wal, recovered = await open_wal(store, role, epoch, flush_interval_ms=flush_interval_ms)
@@ -169,7 +168,9 @@ class RoleLogs:
         Raises StorageError: then some of it is still there.
         """
         self._recovered.pop((topic_id, partition), None)
-        self._open.pop((topic_id, partition), None)
+        if (opened := self._open.pop((topic_id, partition), None)) is not None:
+            opened[1].cancel()
+            await opened[1].settled()
         place = place_of(topic, partition, topic_id)
         try:
             names = [listed.name async for listed in self.store.list(folder_of(place))]

@@ -88,13 +88,12 @@ class BucketStorage(PartitionStorage):
         self._uploads: set[asyncio.Future[None]] = set()
 
     @property
-    def epoch(self) -> int:
-        return self._manifest.content.epoch
-
-    @property
     def needed(self) -> int | None:
         """Number from which on the write-ahead log has what no manifest lists; None if there is nothing."""
-        return min([*self._needed.values(), *list(self._appended)[:1]], default=None)
+        needed = list(self._needed.values())
+        if self._appended:
+            needed.append(self._appended[0])
+        return min(needed, default=None)
 
     def holds(self, segment: SegmentName, until: int) -> bool:
         """Whether that segment needs an object of the write-ahead log up to that number."""

@@ -48,6 +48,8 @@ class Wal:
         """Use ``opening.open_wal``. ``number`` is that of the next object."""
         self.over: LogError | None = None
         """Why nothing more can be written: fenced or closed."""
+        self.queued_bytes = 0
+        """Size of what waits for an object of its own."""
         self.ended = asyncio.Event()
         """Set when it is over."""
         self._store = store
@@ -80,11 +82,6 @@ class Wal:
         return self._number
 
     @property
-    def queued_bytes(self) -> int:
-        """Size of what waits for an object of its own."""
-        return sum(append.size_bytes for append in self._queue)
-
-    @property
     def waiting_s(self) -> float:
         """How long the object that is on its way has been on its way, in seconds; 0 without one."""
         return asyncio.get_running_loop().time() - self._began_s if self._is_sending else 0.0
@@ -111,6 +108,7 @@ class Wal:
             _fail([append], over)
             return append.done
         self._queue.append(append)
+        self.queued_bytes += append.size_bytes
         if self._task is None:
             self._start()
         return append.done
@@ -152,6 +150,8 @@ class Wal:
         while self._task is not None:
             await asyncio.wait([self._task])
         self._end(self._closing)
+        if self._looking is not None:
+            self._looking.cancel()
 
     def abandon(self) -> None:
         """End without waiting: what is queued fails, and may be durable or not."""
@@ -225,6 +225,7 @@ class Wal:
                 break
             count += 1
         taken, self._queue = self._queue[:count], self._queue[count:]
+        self.queued_bytes -= sum(append.size_bytes for append in taken)
         return taken
 
     async def _put(self, entries: Sequence[Entry]) -> int:
@@ -247,7 +248,7 @@ class Wal:
     def _end(self, error: LogError) -> None:
         self.over = self.over or error
         self.ended.set()
-        failed, self._queue = self._queue, []
+        failed, self._queue, self.queued_bytes = self._queue, [], 0
         _fail(failed, self.over)
 
 

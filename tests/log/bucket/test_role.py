@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from muster.actors.log.bucket import copies
+from muster.actors.log.bucket.manifest import BucketManifest
 from muster.actors.log.config import LogConfig
-from muster.actors.log.errors import NotLeader, OutOfOrderSequence, StorageError
+from muster.actors.log.errors import FencedEpoch, NotLeader, OutOfOrderSequence, StorageError
 from muster.actors.log.upkeep.hold import HOLD
+from muster.actors.log.wal.objects import Entry
 from muster.actors.object_storage.store import Unavailable
 from tests.log.bucket.events import pair, produce
 from tests.log.bucket.requests import OTHER_ID, CountedBackend, Known, Node, release_all, settled
@@ -94,6 +96,43 @@ def test_a_partition_is_opened_once_in_an_epoch_of_its_role(tmp_path: Path) -> N
         await log.close()
         with pytest.raises(NotLeader, match="t-0 was open before"):
             await node.open_log()
+
+    run(scenario())
+
+
+def test_an_opener_that_was_held_up_leaves_the_copy_of_a_newer_one_alone(tmp_path: Path) -> None:
+    """Both are on one node; the older one has taken the manifest before."""
+
+    async def scenario() -> None:
+        bucket, known = MemoryBucket(), Known()
+        node = await started(bucket, tmp_path)
+        log = await node.open_log()
+        await produce(log, log, known)
+        assert node.role is not None
+        await settled(node.role)
+        await node.stop(log)
+        older = await started(bucket, tmp_path, 2)
+        copying, go = asyncio.Event(), asyncio.Event()
+        make = copies.Copy.make
+
+        async def held_up(self: copies.Copy, manifest: BucketManifest, tail: Sequence[Entry]) -> None:
+            if self._epoch == 2:
+                copying.set()
+                await go.wait()
+            await make(self, manifest, tail)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(copies.Copy, "make", held_up)
+            opening = asyncio.ensure_future(older.open_log())
+            await copying.wait()
+            newer = await started(bucket, tmp_path, 3)
+            log = await newer.open_log()
+            go.set()
+            with pytest.raises(FencedEpoch):
+                await opening
+        files = {path.name for path in log.directory.iterdir()}
+        assert {segment.path.name for segment in log._writer.segments} <= files
+        await newer.stop(log)
 
     run(scenario())
 
