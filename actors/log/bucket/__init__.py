@@ -22,7 +22,8 @@ Therefore:
 * *nothing of an older writer is read that was not acknowledged before the fence*, for its segments count only where a
   manifest lists them, and after step 1 it changes none. It may leave objects that no manifest lists;
 * *what lies in the directory of a node decides nothing.* It is a copy: a node that is lost takes nothing with it. After
-  its machine was started again, it is not trusted, as it is never synced.
+  its machine was started again, it is not trusted, as it is never synced. Of two openers on one node, the one with the
+  newer leader epoch keeps it.
 
 An object name is used once: segments are named by leader epoch and serial, and no two openings have the same epoch.
 """

@@ -2,6 +2,7 @@
 
 v3 error_code | v4 total and usable bytes (KIP-827) | v5 is_cordoned (KIP-1066): never
 Brokers share one directory. Each reports the partitions that it leads, so that the sum over brokers is what there is.
+On a bucket, a broker sees the copies of its node alone.
 """
 
 from __future__ import annotations
