@@ -44,6 +44,13 @@ def test_a_directory_of_another_cluster_is_refused(uri: str, nodes: list[Path]) 
         cluster_id_of(uri, nodes[1])
 
 
+def test_logs_of_a_shared_directory_are_left_alone(uri: str, nodes: list[Path]) -> None:
+    (nodes[0] / "logs" / "t-0").mkdir(parents=True)
+    with pytest.raises(CliError, match=r"logs has logs of a Muster that does not live on a bucket; choose another"):
+        cluster_id_of(uri, nodes[0])
+    assert (nodes[0] / "logs" / "t-0").is_dir()
+
+
 @pytest.mark.parametrize("fault", [Fault.SLOW_DOWN, Fault.LOST_REQUEST, Fault.LOST_RESPONSE, Fault.CONFLICT])
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 def test_a_request_that_fails_once(uri: str, nodes: list[Path], proxy: Proxy, method: str, fault: Fault) -> None:

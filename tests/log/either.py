@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
+from muster.actors.log.bucket import copies
 from muster.actors.log.bucket.role import RoleLogs
 from muster.actors.log.bucket.storage import BucketStorage
 from muster.actors.log.config import LogConfig
@@ -50,6 +51,9 @@ class Buckets:
         disk: Disk,
     ) -> PartitionLog:
         """Open the role with a new epoch, and the partition with that one."""
+        # As this node's: without the file, or with that of an earlier boot, what else lies there would be in the way.
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        (directory.parent / copies.BOOT_ID).write_text(copies.boot_id())
         store = ObjectStore(MemoryBackend(self.of.setdefault(directory, MemoryBucket())))
 
         async def open_all() -> tuple[LaterRoleLogs, PartitionLog]:

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 _DOWNLOADS = 8
 """Objects that are read at the same time, for each partition."""
 _STALE = ".stale"
+BOOT_ID = "boot-id"
+"""Name of the file that makes a folder one of copies."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -55,22 +57,37 @@ class ClientsCopyDisk(CopyDisk, SharedDisk):
 COPY_DISK = CopyDisk()
 
 
-def forget_after_boot(folder: Path) -> None:
-    """Remove all copies if the machine was started since they were made: they were not synced. Raises OSError.
+def boot_id() -> str:
+    """Return what Linux names the time since this machine was started by. Raises OSError."""
+    return _BOOT_ID.read_text(encoding="ascii").strip()
 
-    Any number of processes of the node may call it, before they make a copy.
+
+def refuse_originals(folder: Path) -> None:
+    """Raise StorageError if there are logs that nobody says are copies: those of a Muster on a shared directory."""
+    if not (folder / BOOT_ID).exists() and folder.is_dir() and any(entry.is_dir() for entry in folder.iterdir()):
+        raise StorageError(
+            f"{folder} has logs of a Muster that does not live on a bucket; choose another storage.object.cache.path"
+        )
+
+
+def forget_after_boot(folder: Path) -> None:
+    """Remove all copies if the machine was started since they were made: they were not synced.
+
+    Any number of processes of the node may call it, before they make a copy. Raises OSError, or StorageError if there
+    are logs that are no copies.
     """
+    refuse_originals(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    boot_id = _BOOT_ID.read_text(encoding="ascii").strip()
-    with (folder / "boot-id").open("a+", encoding="ascii") as file:
+    current = boot_id()
+    with (folder / BOOT_ID).open("a+", encoding="ascii") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
-        if file.read() != boot_id:
+        if file.read() != current:
             for entry in folder.iterdir():
                 if entry.is_dir() and not entry.is_symlink():
                     shutil.rmtree(entry)
             file.truncate(0)
-            file.write(boot_id)
+            file.write(current)
 
 
 def rebuilt(manifest: BucketManifest, entries: Iterable[Entry]) -> list[Entry]:

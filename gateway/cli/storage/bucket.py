@@ -8,6 +8,8 @@ from pathlib import Path
 
 import javaproperties
 
+from muster.actors.log.bucket.copies import refuse_originals
+from muster.actors.log.errors import StorageError
 from muster.actors.object_storage.bucket import Bucket
 from muster.actors.object_storage.location import Location
 from muster.actors.object_storage.store import NoSuchObject, ObjectStorageError, ObjectStore, Taken
@@ -31,10 +33,14 @@ def findings_of(uri: str, *, thorough: bool) -> list[Finding]:
 def cluster_id_of(uri: str, storage: Path) -> str:
     """Return the id of the cluster whose data are in the bucket, generated if there are none.
 
-    ``storage``: the directory of this node, which may be empty. Raises CliError if it belongs to another cluster.
+    ``storage``: the directory of this node, which may be empty. Raises CliError if it belongs to another cluster, or
+    has logs that are no copies.
     """
     try:
+        refuse_originals(storage / "logs")
         return asyncio.run(_cluster_id(ObjectStore(Repeating(Bucket(Location.parse(uri)))), uri, storage))
+    except StorageError as error:
+        raise CliError(str(error)) from error
     except ObjectStorageError as error:
         raise CliError(f"{uri} cannot be used: {error}; {_HINT}") from error
 

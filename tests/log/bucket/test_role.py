@@ -12,12 +12,13 @@ from muster.actors.log.bucket import copies
 from muster.actors.log.bucket.manifest import BucketManifest
 from muster.actors.log.config import LogConfig
 from muster.actors.log.errors import FencedEpoch, NotLeader, OutOfOrderSequence, StorageError
+from muster.actors.log.partition import PartitionLog
 from muster.actors.log.upkeep.hold import HOLD
 from muster.actors.log.wal.objects import Entry
 from muster.actors.object_storage.store import Unavailable
 from tests.log.bucket.events import pair, produce
 from tests.log.bucket.requests import OTHER_ID, CountedBackend, Known, Node, release_all, settled
-from tests.log.support import NOW_MS, TOPIC_ID, client_batch, everything_has_run, run
+from tests.log.support import NOW_MS, TOPIC_ID, client_batch, everything_has_run, run, segment_files
 from tests.object_storage.memory import MemoryBackend, MemoryBucket
 
 
@@ -277,6 +278,20 @@ def test_copies_of_before_the_machine_was_started_are_not_used(tmp_path: Path, m
     boot_id.write_text("second\n")
     copies.forget_after_boot(folder)
     assert not (folder / "t-0").exists()
+
+
+def test_logs_that_are_no_copies_are_left_alone(tmp_path: Path) -> None:
+    """A directory that all nodes shared is named as that of the node: what is there is the only copy."""
+
+    async def scenario() -> None:
+        log = PartitionLog.open(tmp_path / "t-0", topic_id=TOPIC_ID, epoch=1, config=CONFIG, now_ms=lambda: NOW_MS)
+        await log.append(client_batch())
+        await log.close()
+        with pytest.raises(StorageError, match="has logs of a Muster that does not live on a bucket"):
+            await started(MemoryBucket(), tmp_path)
+
+    run(scenario())
+    assert [path.stat().st_size > 0 for path in segment_files(tmp_path / "t-0")] == [True]
 
 
 def test_what_is_stored_of_a_deleted_topic_is_removed(tmp_path: Path) -> None:
